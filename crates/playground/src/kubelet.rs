@@ -201,8 +201,11 @@ impl World {
 
     /// Writes the status of a pod.
     pub(crate) fn write_status(&mut self, key: &ObjectKey, status: Value) {
-        // The pod is there, and there are no preconditions.
-        let _ = self.server.replace_status(Resource::Pods, key, status);
+        let written = self.server.replace_status(Resource::Pods, key, status);
+        if let (Err(refused), Some(pod)) = (written, record(self.server.get(Resource::Pods, key)).cloned()) {
+            let message = format!("the status of pod {key} cannot be written: {}", refused.message);
+            self.tell(&pod, ("Warning", "FailedStatusUpdate"), &message, "kubelet");
+        }
     }
 
     /// A pod has ended.
@@ -474,7 +477,9 @@ pub(crate) fn set_ready(status: &mut Value, is_ready: bool, wall: &Value) {
     for kind in ["Ready", "ContainersReady"] {
         c::set_condition(status, kind, is_ready, wall, (!is_ready).then_some(("PodFailed", "")));
     }
-    for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
+    // A pod that ends before its containers began has no such list.
+    let containers = status.get_mut("containerStatuses").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
         container["ready"] = json!(is_ready);
     }
 }
@@ -531,6 +536,19 @@ mod tests {
             broken.status["containerStatuses"][0]["state"]["waiting"]["reason"],
             "ImagePullBackOff"
         );
+    }
+
+    /// As one that its kubelet does not admit: nothing is known of its containers.
+    #[test]
+    fn a_pod_that_ends_at_once_says_nothing_of_its_containers() {
+        let held = &mut BTreeMap::new();
+        let ends = json!({"sim.flotilla.rs/fail": "OutOfcpu"});
+        let seen = look(&pod(&ends, &json!({"phase": "Pending"}), "a:1"), 0, held);
+        assert_eq!(
+            (&seen.status["phase"], &seen.status["reason"]),
+            (&json!("Failed"), &json!("OutOfcpu"))
+        );
+        assert!(seen.status.get("containerStatuses").is_none(), "{}", seen.status);
     }
 
     #[test]
