@@ -397,6 +397,18 @@ async fn a_set_in_a_namespace_that_is_being_deleted_is_no_idle_one() {
     assert!(!said.contains("nothing is waited for"), "{said}");
 }
 
+/// The pods are gone by then, or about to go.
+#[tokio::test]
+async fn sts_8_5_a_set_whose_pods_end_at_once_says_so_with_a_command_that_finds_something() {
+    let lab = Playground::begin("starts").await;
+    let mut clones = clone_set("clones", 1);
+    clones["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/fail": "OutOfcpu"});
+    lab.send(Method::POST, CLONES, "application/json", &clones).await;
+    let said = lab.until("clone/clones", "right after their start");
+    assert!(said.contains("kubectl get events -n default"), "{said}");
+    assert!(!said.contains("nothing is waited for"), "{said}");
+}
+
 #[tokio::test]
 async fn a_pod_that_finalizers_hold_is_told_with_them() {
     let lab = Playground::begin("finalizer").await;

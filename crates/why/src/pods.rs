@@ -4,6 +4,7 @@ use super::facts::{Index, Looked, happened, last_warning, time};
 use super::set::finalizers;
 use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
+use flotilla_engine::wire::NORMAL_WAITS;
 use flotilla_model::{Command, Decision, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -12,9 +13,6 @@ use std::time::Duration;
 
 /// The word of kubelets for a pod that lacks what others have to say of it.
 const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
-
-/// Reasons for which containers wait while all is well.
-const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// The finalizer of claims that pods use.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";

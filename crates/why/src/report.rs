@@ -504,6 +504,49 @@ mod tests {
         assert!(report.json()["waits"][0]["message"].as_str().unwrap().contains(forged));
     }
 
+    /// Whoever asks may make revisions, and the manager may not: only the set's condition tells.
+    #[test]
+    fn what_the_manager_was_told_is_a_cause() {
+        use flotilla_engine::core::store::Source;
+        use flotilla_engine::wire::Encoding;
+        let said = "web: Forbidden: controllerrevisions.apps is forbidden: User \"system:serviceaccount:flotilla-system:flotilla\" cannot create";
+        let condition = json!({"type": "FailedUpdatePod", "status": "True", "reason": "Forbidden", "message": said,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let labels = json!({"app": "web"});
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet",
+            "metadata": {"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "serviceName": "web",
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "app:v1"}]}}},
+            "status": {"conditions": [condition]},
+        });
+        let mut cache = Cache::default();
+        let kind = SetKind::Advanced;
+        let read = cache
+            .read(kind.resource(), Encoding::Json, &object.to_string().into())
+            .expect("a set");
+        drop(cache.apply(read, Source::List));
+        let key = ObjectKey::new("ns", "web");
+        let live = LiveSet { kind, key, object };
+        let question = Question {
+            set: &live,
+            cache: &cache,
+            clones: flotilla_controllers::cloneset::Defaults::default(),
+            now: Timestamp::from_seconds(1_800_000_000),
+        };
+        let decision = question.decide().expect("a decision");
+        let held = question.held(decision, &crate::trial::Tried::default());
+        let report = Report::of(&question, held, Facts::default(), Beside::default());
+        let causes = report.causes();
+        let told = causes.iter().find(|cause| cause.subject == "web").expect("a cause");
+        assert!(
+            told.message
+                .contains("when the manager last tried: controllerrevisions.apps is forbidden"),
+            "{}",
+            told.message
+        );
+    }
+
     #[test]
     fn switches_that_do_nothing_yet_are_named() {
         let mut report = report(vec![], vec![], None);

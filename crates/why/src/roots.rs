@@ -42,20 +42,18 @@ fn node(pod: &Value, facts: &Index<'_>, loses_claims: bool) -> Option<Cause> {
     };
     let node = match facts.node(name) {
         Looked::Unread => return None,
-        Looked::There(node) => Some(node),
-        Looked::Missing => None,
-    };
-    let Some(node) = node else {
-        let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        return Some(cause(
-            "is gone from the cluster".to_owned(),
-            format!(
-                "if it is off for good, let its pod go: kubectl delete pod {} -n {} --force --grace-period=0{cost}",
-                in_command(pod_name),
-                in_command(namespace)
-            ),
-        ));
+        Looked::There(node) => node,
+        Looked::Missing => {
+            let named = |field: &str| in_command(pod["metadata"][field].as_str().unwrap_or_default());
+            return Some(cause(
+                "is gone from the cluster".to_owned(),
+                format!(
+                    "if it is off for good, let its pod go: kubectl delete pod {} -n {} --force --grace-period=0{cost}",
+                    named("name"),
+                    named("namespace")
+                ),
+            ));
+        }
     };
     let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     let ready = conditions.find(|condition| condition["type"] == "Ready")?;

@@ -183,6 +183,39 @@ mod tests {
     use flotilla_model::{ObjectKey, Resource, SetKind, Uid, Whom};
     use serde_json::json;
 
+    fn decision(commands: Vec<ScopedCommand>) -> Decision {
+        let stage = Stage {
+            name: "all",
+            commands,
+            ..Stage::default()
+        };
+        Decision {
+            stages: vec![stage],
+            ..Decision::default()
+        }
+    }
+
+    fn delete(name: &str) -> ScopedCommand {
+        ScopedCommand {
+            scope: Scope::Named(name.to_owned()),
+            command: Command::Delete {
+                resource: Resource::Pods,
+                key: ObjectKey::new("shop", name),
+                uid: Uid::new("u"),
+                resource_version: None,
+                report: Report::Delete,
+            },
+        }
+    }
+
+    fn live(kind: SetKind, object: Value) -> LiveSet {
+        LiveSet {
+            kind,
+            key: ObjectKey::new("shop", "web"),
+            object,
+        }
+    }
+
     #[test]
     fn a_condition_tells_of_each_by_its_name() {
         let message = "web-1: QuotaExceeded: pods \"web-1\" is forbidden: exceeded quota: q; web-10: Forbidden: pods \"web-10\" is forbidden: no; Not: at all";
@@ -203,34 +236,13 @@ mod tests {
     /// Only what is still to be done, and was refused when it was done last, is in the way.
     #[test]
     fn what_the_manager_was_refused_is_told_where_it_is_still_to_be_done() {
-        let delete = |name: &str| ScopedCommand {
-            scope: Scope::Named(name.to_owned()),
-            command: Command::Delete {
-                resource: Resource::Pods,
-                key: ObjectKey::new("shop", name),
-                uid: Uid::new("u"),
-                resource_version: None,
-                report: Report::Delete,
-            },
-        };
-        let decision = |names: &[&str]| Decision {
-            stages: vec![Stage {
-                name: "delete",
-                commands: names.iter().map(|name| delete(name)).collect(),
-                ..Stage::default()
-            }],
-            ..Decision::default()
-        };
         let told = |message: &str, status: &str, names: &[&str]| {
             let condition = json!({"type": "FailedUpdatePod", "status": status, "reason": "Forbidden", "message": message,
                 "lastTransitionTime": "1970-01-01T00:01:00Z"});
-            let live = LiveSet {
-                kind: SetKind::Advanced,
-                key: ObjectKey::new("shop", "web"),
-                object: json!({"status": {"conditions": [condition]}}),
-            };
+            let live = live(SetKind::Advanced, json!({"status": {"conditions": [condition]}}));
+            let decision = decision(names.iter().map(|name| delete(name)).collect());
             let mut waits = Vec::new();
-            add_refused(&live, &decision(names), Timestamp::from_seconds(90), &mut waits);
+            add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
             let line = |wait: &Wait| {
                 format!(
                     "{}: {} (since {:?})",
@@ -262,29 +274,7 @@ mod tests {
     fn what_is_told_already_is_not_told_twice() {
         let condition = json!({"type": "FailedUpdatePod", "status": "True", "reason": "ResizeInfeasible",
             "message": "web-1: NodeTooSmall: pods \"web-1\" is forbidden: node didn't have enough allocatable resources: cpu"});
-        let live = LiveSet {
-            kind: SetKind::Advanced,
-            key: ObjectKey::new("shop", "web"),
-            object: json!({"status": {"conditions": [condition]}}),
-        };
-        let delete = ScopedCommand {
-            scope: Scope::Slot(1),
-            command: Command::Delete {
-                resource: Resource::Pods,
-                key: ObjectKey::new("shop", "web-1"),
-                uid: Uid::new("u"),
-                resource_version: None,
-                report: Report::Delete,
-            },
-        };
-        let decision = Decision {
-            stages: vec![Stage {
-                name: "resize",
-                commands: vec![delete],
-                ..Stage::default()
-            }],
-            ..Decision::default()
-        };
+        let live = live(SetKind::Advanced, json!({"status": {"conditions": [condition]}}));
         let cause = WaitCause::ResizeInfeasible { message: String::new() };
         let subject = "web-1".to_owned();
         let mut waits = vec![Wait {
@@ -292,7 +282,12 @@ mod tests {
             cause,
             since: None,
         }];
-        add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
+        add_refused(
+            &live,
+            &decision(vec![delete("web-1")]),
+            Timestamp::from_seconds(90),
+            &mut waits,
+        );
         assert_eq!(waits.len(), 1, "{waits:?}");
     }
 
@@ -310,20 +305,10 @@ mod tests {
                 report: Report::Create,
             },
         };
-        let decision = Decision {
-            stages: vec![Stage {
-                name: "create",
-                commands: vec![create],
-                ..Stage::default()
-            }],
-            ..Decision::default()
-        };
+        let decision = decision(vec![create]);
         let told = |kind: SetKind, generation: i64, condition: Value| {
-            let live = LiveSet {
-                kind,
-                key: ObjectKey::new("shop", "web"),
-                object: json!({"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": [condition]}}),
-            };
+            let object = json!({"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": [condition]}});
+            let live = live(kind, object);
             let mut waits = Vec::new();
             add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
             waits

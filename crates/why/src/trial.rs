@@ -19,8 +19,8 @@ pub struct Tried {
     pub refused: Vec<Wait>,
     /// The revisions of which it accepts pods.
     pub accepted: BTreeSet<String>,
-    /// That whoever asks may not try it, in a sentence: that says nothing of the manager.
-    pub not_allowed: Option<String>,
+    /// What a trial did not tell, in a sentence: whoever asks may not try it, or nobody answered.
+    pub untold: Option<String>,
 }
 
 /// A creation that comes next, to be sent as a dry run.
@@ -81,16 +81,16 @@ impl Tried {
         let failed = flotilla_controllers::failed_creation(set.kind);
         if is_about_who_asks(&status) {
             self.accept(trial);
-            self.not_allowed = Some(format!(
+            self.untold = Some(format!(
                 "whether the API server accepts what comes next could not be tried{}: {}",
                 condition_says(&set.object, failed),
                 status.message
             ));
             return;
         }
-        if is_of_the_trial_alone(&status) && !matches!(trial.scoped.command, Command::Try { .. }) {
-            self.accept(trial);
-            self.not_allowed = Some(format!(
+        let is_a_trial_anyway = matches!(trial.scoped.command, Command::Try { .. });
+        if is_of_the_trial_alone(&status) && !is_a_trial_anyway {
+            self.untold = Some(format!(
                 "whether the API server accepts what comes next could not be tried: {}",
                 status.message
             ));
@@ -100,26 +100,27 @@ impl Tried {
             status,
             retry_after: None,
         });
-        let outcome = meaning(Intent::of(&trial.scoped.command), &answer);
-        if outcome.is_done() {
-            self.accept(trial);
-        }
-        if let Outcome::Unknown(message) = &outcome {
-            self.not_allowed = Some(format!(
-                "what comes next was tried, and nobody knows what came of it: {message}"
-            ));
-        }
-        if matches!(outcome, Outcome::Throttled(_)) {
-            self.not_allowed =
-                Some("what comes next could not be tried: the API server asks for fewer requests".to_owned());
-        }
-        if let Outcome::Rejected { reason, message, .. } = outcome {
-            let (subject, cause) = refusal_of(trial.scoped, set, (reason, message), now);
-            let since = condition_since(&set.object, failed);
-            let wait = without_made_up(Wait { subject, cause, since }, &trial.body);
-            if !self.refused.contains(&wait) {
-                self.refused.push(wait);
+        match meaning(Intent::of(&trial.scoped.command), &answer) {
+            Outcome::Done => self.accept(trial),
+            Outcome::Rejected { reason, message, .. } => {
+                let (subject, cause) = refusal_of(trial.scoped, set, (reason, message), now);
+                let since = condition_since(&set.object, failed);
+                let wait = without_made_up(Wait { subject, cause, since }, &trial.body);
+                if !self.refused.contains(&wait) {
+                    self.refused.push(wait);
+                }
             }
+            Outcome::Unknown(message) => {
+                self.untold = Some(format!(
+                    "what comes next was tried, and nobody knows what came of it: {message}"
+                ));
+            }
+            Outcome::Throttled(_) => {
+                self.untold =
+                    Some("what comes next could not be tried: the API server asks for fewer requests".to_owned());
+            }
+            // The cluster has changed meanwhile, or nothing was sent.
+            Outcome::Stale | Outcome::NotSent(_) | Outcome::Fenced => {}
         }
     }
 }
@@ -228,6 +229,67 @@ pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::decision::{Body, Report};
+    use flotilla_model::{ObjectKey, SetKind};
+    use serde_json::json;
+
+    /// What says nothing of the manager's request is no cause, and is not kept back either.
+    #[test]
+    fn what_refuses_the_trial_alone_is_told_as_such() {
+        let scoped = ScopedCommand {
+            scope: Scope::Slot(0),
+            command: Command::Create {
+                resource: Resource::Pods,
+                key: ObjectKey::new("shop", "web-0"),
+                body: Body::Json(json!({}).into()),
+                exists_is_fine: false,
+                guard: None,
+                report: Report::Create,
+            },
+        };
+        let set = LiveSet {
+            kind: SetKind::Advanced,
+            key: ObjectKey::new("shop", "web"),
+            object: json!({}),
+        };
+        for (code, message, is_cause) in [
+            (403, "pods \"web-0\" is forbidden: exceeded quota: q", true),
+            (403, "admission webhook \"a.example.com\" denied the request: no", true),
+            (
+                400,
+                "admission webhook \"a.example.com\" does not support dry run",
+                false,
+            ),
+            (
+                403,
+                "pods \"web-0\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>",
+                false,
+            ),
+            (
+                500,
+                "Internal error occurred: insufficient quota to match these scopes",
+                false,
+            ),
+            (429, "slow down", false),
+        ] {
+            let trial = Trial {
+                scoped: &scoped,
+                body: json!({}),
+            };
+            let status = Status {
+                code,
+                message: message.to_owned(),
+                ..Status::default()
+            };
+            let mut tried = Tried::default();
+            tried.refuse(&trial, &set, status, Timestamp::from_seconds(0));
+            assert_eq!(
+                (tried.refused.len() == 1, tried.untold.is_some()),
+                (is_cause, !is_cause),
+                "{message}"
+            );
+        }
+    }
 
     #[test]
     fn only_the_authorizer_says_who_may_not_ask() {

@@ -21,6 +21,7 @@ mod storage_class;
 pub mod watch;
 
 pub use envelope::{Encoding, List, open, split_list};
+pub use pod::NORMAL_WAITS;
 
 use bytes::Bytes;
 use flotilla_model::{

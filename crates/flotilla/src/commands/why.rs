@@ -48,7 +48,7 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
         namespace: cluster.namespace.clone(),
     })?;
     let tried = read::try_next(cluster, &question, &decision).await?;
-    unreadable.extend(tried.not_allowed.clone());
+    unreadable.extend(tried.untold.clone());
     let held = question.held(decision, &tried);
     let facts = if held.is_nothing() {
         Facts::default()

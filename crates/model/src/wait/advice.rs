@@ -233,8 +233,9 @@ impl WaitCause {
                     whom.namespace()
                 )
             }
+            // The pods are gone by then, and those of a CloneSet had other names.
             WaitCause::StartBackOff { .. } => {
-                format!("find out why they end: {}", whom.describe("pod", subject))
+                format!("find out why they end: kubectl get events -n {}", whom.namespace())
             }
             WaitCause::RevisionLeaving => {
                 format!(
