@@ -74,8 +74,8 @@ impl World {
         for trial in trials(&decision) {
             let body = trial.body.clone();
             match self.cluster.server.would_create(Actor::User, trial.resource(), body) {
-                Ok(_) => tried.accept(&trial),
-                Err(status) => tried.refuse(&trial, &set, wire_status(&status), question.now),
+                Ok(_) => tried.accept(&trial, &set),
+                Err(status) => tried.refuse(&trial, &set, wire_status(&status)),
             }
         }
         let held = question.held(decision, &tried);

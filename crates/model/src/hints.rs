@@ -111,7 +111,7 @@ impl Failure {
         WaitCause::Refused {
             reason: self.reason.clone(),
             message: self.message.clone(),
-            retry_at: self.retry_at,
+            retry_at: Some(self.retry_at),
         }
     }
 

@@ -192,9 +192,9 @@ pub enum WaitCause {
         reason: String,
         /// What the API server said.
         message: String,
-        /// When it is tried again.
-        #[serde(serialize_with = "rfc3339")]
-        retry_at: Timestamp,
+        /// When it is tried again, if that is known: only its manager knows it.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rfc3339_if_any")]
+        retry_at: Option<Timestamp>,
     },
     /// No pod is replaced before the API server has accepted one of this revision, and it has not answered yet.
     RevisionUntried,
@@ -205,9 +205,9 @@ pub enum WaitCause {
         reason: String,
         /// What the API server said.
         message: String,
-        /// When it is asked again.
-        #[serde(serialize_with = "rfc3339")]
-        retry_at: Timestamp,
+        /// When it is asked again, if that is known.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rfc3339_if_any")]
+        retry_at: Option<Timestamp>,
         /// Whether the update takes all pods at once.
         all_at_once: bool,
     },
@@ -217,9 +217,9 @@ pub enum WaitCause {
         reason: String,
         /// What the API server said.
         message: String,
-        /// When it is asked again.
-        #[serde(serialize_with = "rfc3339")]
-        retry_at: Timestamp,
+        /// When it is asked again, if that is known.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rfc3339_if_any")]
+        retry_at: Option<Timestamp>,
     },
     /// The same request was sent again and again, and is held back for longer each time.
     Repeated {

@@ -6,6 +6,7 @@ use crate::trial::Tried;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
 use flotilla_model::{Decision, Hints, PassContext, PodRecord, Reader as _, Timestamp, Wait, WaitCause};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A set, and what a manager would know of it that has just started.
@@ -26,6 +27,8 @@ pub struct Question<'q> {
 pub struct Held {
     pub(crate) decision: Decision,
     pub(crate) waits: Vec<Wait>,
+    /// What the API server would create by now.
+    pub(crate) creatable: BTreeSet<String>,
     /// Pods on their way out that nothing waits for.
     pub(crate) terminating: Vec<Arc<PodRecord>>,
     is_deleted: bool,
@@ -84,6 +87,7 @@ impl Question<'_> {
         Held {
             is_deleted: set.as_ref().is_some_and(|set| set.is_deleted()),
             terminating: terminating.collect(),
+            creatable: tried.creatable.clone(),
             decision,
             waits,
         }

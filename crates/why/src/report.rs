@@ -150,6 +150,7 @@ impl Report {
             decision,
             mut waits,
             terminating,
+            creatable,
             ..
         } = held;
         let index = Index::of(&facts, now);
@@ -157,7 +158,7 @@ impl Report {
         waits.extend(claims_on_their_way(live, &facts));
         pods::add_what_is_known(&mut waits, &index);
         set::add_refused_resizes(live, &mut waits);
-        told::add_refused(live, &decision, now, &mut waits);
+        told::add_refused(live, &decision, &creatable, &mut waits);
         // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
         let set = cache.set(live.kind, &live.key).cloned();
         let own = set::waits(live, set.as_deref(), &waits);
@@ -743,7 +744,7 @@ mod tests {
                 cause: WaitCause::Refused {
                     reason: "QuotaExceeded".to_owned(),
                     message: format!("pods \"{name}\" is forbidden: exceeded quota: small, used: pods=2"),
-                    retry_at: Timestamp::from_seconds(1000),
+                    retry_at: None,
                 },
                 since: None,
             };

@@ -3,7 +3,7 @@
 
 use crate::set::LiveSet;
 use crate::trial::condition;
-use flotilla_model::{Command, Decision, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
+use flotilla_model::{Command, Decision, Refusal, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -13,12 +13,14 @@ const LOOKED_AT: usize = 16 * 1024;
 const TOLD: usize = 600;
 /// No name and no reason is longer, in bytes.
 const LONGEST_NAME: usize = 300;
+/// What was said then may be over by now.
+const LAST_TRIED: &str = "when the manager last tried: ";
 /// The reason of the condition by which a set says that its pods end right after their start.
 const START_BACK_OFF: &str = "StartBackOff";
 
 /// Adds what the manager would do next and was refused when it did so last, or holds back for now, as the set's conditions say. What they say of
-/// anything else is over.
-pub(super) fn add_refused(live: &LiveSet, decision: &Decision, now: Timestamp, waits: &mut Vec<Wait>) {
+/// anything else is over, and so is what the API server would refuse to everybody but accepts by now (`creatable`).
+pub(super) fn add_refused(live: &LiveSet, decision: &Decision, creatable: &BTreeSet<String>, waits: &mut Vec<Wait>) {
     let told = Told::of(live);
     if told.messages.is_empty() {
         return;
@@ -37,7 +39,9 @@ pub(super) fn add_refused(live: &LiveSet, decision: &Decision, now: Timestamp, w
         let Some(subject) = subject(scoped, live).filter(|subject| !known.contains(subject)) else {
             continue;
         };
-        if let Some((cause, since)) = told.cause(&subject, now) {
+        let cause = told.cause(&subject);
+        let is_over = |cause: &WaitCause| creatable.contains(&subject) && is_for_everyone(cause);
+        if let Some((cause, since)) = cause.filter(|(cause, _)| !is_over(cause)) {
             known.insert(subject.clone());
             waits.push(Wait { subject, cause, since });
         }
@@ -56,6 +60,15 @@ fn is_refusal(wait: &Wait) -> bool {
         wait.cause,
         WaitCause::Refused { .. } | WaitCause::HeldBack { .. } | WaitCause::ResizeInfeasible { .. }
     )
+}
+
+/// Whether the API server says this to whoever asks for the same.
+fn is_for_everyone(cause: &WaitCause) -> bool {
+    let WaitCause::Refused { message, .. } = cause else {
+        return false;
+    };
+    let said = message.strip_prefix(LAST_TRIED).unwrap_or(message);
+    Refusal::of(said).is_some_and(|refusal| refusal.is_for_everyone())
 }
 
 /// What the set's conditions say, each with when it began.
@@ -103,7 +116,7 @@ impl<'l> Told<'l> {
 
     /// What was said of a subject that is still to be seen to. Whoever refuses, and whoever names things, writes in these messages, too: nothing
     /// but the reason is read from them.
-    fn cause(&self, subject: &str, now: Timestamp) -> Option<(WaitCause, Option<Timestamp>)> {
+    fn cause(&self, subject: &str) -> Option<(WaitCause, Option<Timestamp>)> {
         self.messages.iter().find_map(|(kind, message, since)| {
             let cause = match kind {
                 Kind::OfTheSet => WaitCause::HeldBack {
@@ -117,8 +130,8 @@ impl<'l> Told<'l> {
                     let is_word = !reason.is_empty() && reason.bytes().all(|b| b.is_ascii_alphanumeric());
                     is_word.then(|| WaitCause::Refused {
                         reason: reason.to_owned(),
-                        message: format!("when the manager last tried: {}", shortened(said, TOLD)),
-                        retry_at: now,
+                        message: format!("{LAST_TRIED}{}", shortened(said, TOLD)),
+                        retry_at: None,
                     })?
                 }
             };
@@ -208,6 +221,20 @@ mod tests {
         }
     }
 
+    fn create(ordinal: i64) -> ScopedCommand {
+        ScopedCommand {
+            scope: Scope::Slot(ordinal),
+            command: Command::Create {
+                resource: Resource::Pods,
+                key: ObjectKey::new("shop", format!("web-{ordinal}")),
+                body: Body::Json(json!({}).into()),
+                exists_is_fine: false,
+                guard: None,
+                report: Report::Create,
+            },
+        }
+    }
+
     fn live(kind: SetKind, object: Value) -> LiveSet {
         LiveSet {
             kind,
@@ -242,7 +269,7 @@ mod tests {
             let live = live(SetKind::Advanced, json!({"status": {"conditions": [condition]}}));
             let decision = decision(names.iter().map(|name| delete(name)).collect());
             let mut waits = Vec::new();
-            add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
+            add_refused(&live, &decision, &BTreeSet::new(), &mut waits);
             let line = |wait: &Wait| {
                 format!(
                     "{}: {} (since {:?})",
@@ -257,8 +284,7 @@ mod tests {
         assert_eq!(
             told(said, "True", &["web-1", "web-2"]),
             [
-                "web-1: the API server refused: Forbidden: when the manager last tried: admission webhook \"keep.example.com\" denied the request: not now; next try \
-                 1970-01-01T00:01:30Z (since Some(\"1970-01-01T00:01:00Z\"))"
+                "web-1: the API server refused: Forbidden: when the manager last tried: admission webhook \"keep.example.com\" denied the request: not now (since Some(\"1970-01-01T00:01:00Z\"))"
             ]
         );
         for (what, message, status, names) in [
@@ -266,6 +292,49 @@ mod tests {
             ("it was done", said, "False", &["web-1"]),
         ] {
             assert_eq!(told(message, status, names), Vec::<String>::new(), "{what}");
+        }
+    }
+
+    /// What anybody is refused alike is over once the API server accepts it of one who asks: the manager tries again later. What it says to some
+    /// alone may still be said to the manager.
+    #[test]
+    fn what_is_accepted_by_now_is_over_unless_it_depends_on_who_asks() {
+        let told = |said: &str, creatable: &[&str]| {
+            let message = format!("web-1: Forbidden: {said}");
+            let condition =
+                json!({"type": "FailedCreatePod", "status": "True", "reason": "Forbidden", "message": message});
+            let live = live(SetKind::Advanced, json!({"status": {"conditions": [condition]}}));
+            let creatable: BTreeSet<String> = creatable.iter().map(|name| (*name).to_owned()).collect();
+            let mut waits = Vec::new();
+            add_refused(&live, &decision(vec![create(1)]), &creatable, &mut waits);
+            !waits.is_empty()
+        };
+        let forbidden = |why: &str| format!("pods \"web-1\" is forbidden: {why}");
+        for (said, is_told) in [
+            (forbidden("no PriorityClass with name gold was found"), false),
+            (
+                forbidden("error looking up service account shop/robot: serviceaccount \"robot\" not found"),
+                false,
+            ),
+            (
+                forbidden("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"),
+                false,
+            ),
+            (
+                forbidden("violates PodSecurity \"baseline:latest\": host namespaces"),
+                true,
+            ),
+            (
+                forbidden("User \"robot\" cannot create resource \"pods\" in API group \"\""),
+                true,
+            ),
+            (
+                "admission webhook \"keep.example.com\" denied the request: no".to_owned(),
+                true,
+            ),
+        ] {
+            assert_eq!(told(&said, &["web-1"]), is_told, "{said}");
+            assert!(told(&said, &["web-0"]), "the trial was of another: {said}");
         }
     }
 
@@ -282,35 +351,19 @@ mod tests {
             cause,
             since: None,
         }];
-        add_refused(
-            &live,
-            &decision(vec![delete("web-1")]),
-            Timestamp::from_seconds(90),
-            &mut waits,
-        );
+        add_refused(&live, &decision(vec![delete("web-1")]), &BTreeSet::new(), &mut waits);
         assert_eq!(waits.len(), 1, "{waits:?}");
     }
 
     /// A pod whose last ones ended at once is held back for minutes; nobody else knows of it, since the manager alone counts.
     #[test]
     fn sts_8_5_what_is_held_back_after_failed_starts_is_told_as_the_set_says_it() {
-        let create = ScopedCommand {
-            scope: Scope::Slot(0),
-            command: Command::Create {
-                resource: Resource::Pods,
-                key: ObjectKey::new("shop", "web-0"),
-                body: Body::Json(json!({}).into()),
-                exists_is_fine: false,
-                guard: None,
-                report: Report::Create,
-            },
-        };
-        let decision = decision(vec![create]);
+        let decision = decision(vec![create(0)]);
         let told = |kind: SetKind, generation: i64, condition: Value| {
             let object = json!({"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": [condition]}});
             let live = live(kind, object);
             let mut waits = Vec::new();
-            add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
+            add_refused(&live, &decision, &BTreeSet::new(), &mut waits);
             waits
                 .iter()
                 .map(|wait| format!("{}: {}", wait.subject, wait.cause))
@@ -343,7 +396,7 @@ mod tests {
         let (cause, _) = Told {
             messages: vec![(Kind::Refusals, forged, None)],
         }
-        .cause("web-2", Timestamp::from_seconds(0))
+        .cause("web-2")
         .expect("a cause");
         let advice = cause
             .advice("web-2", &Whom::of("statefulset.apps/web", "shop"))
@@ -353,7 +406,7 @@ mod tests {
         let told = Told {
             messages: vec![(Kind::Refusals, beginning(&endless), None)],
         };
-        let (cause, _) = told.cause("web-1", Timestamp::from_seconds(0)).expect("a cause");
+        let (cause, _) = told.cause("web-1").expect("a cause");
         assert!(cause.to_string().len() < 2_000);
     }
 }

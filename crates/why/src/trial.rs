@@ -19,6 +19,8 @@ pub struct Tried {
     pub refused: Vec<Wait>,
     /// The revisions of which it accepts pods.
     pub accepted: BTreeSet<String>,
+    /// What it would create by now for whoever asks, each as waits name it.
+    pub creatable: BTreeSet<String>,
     /// What a trial did not tell, in a sentence: whoever asks may not try it, or nobody answered.
     pub untold: Option<String>,
 }
@@ -70,17 +72,23 @@ fn body(scoped: &ScopedCommand) -> Option<Value> {
 
 impl Tried {
     /// The API server accepts it.
-    pub fn accept(&mut self, trial: &Trial<'_>) {
+    pub fn accept(&mut self, trial: &Trial<'_>, set: &LiveSet) {
+        self.is_not_refused(trial);
+        self.creatable.insert(subject_of(trial.scoped, set));
+    }
+
+    /// Nothing is known against it.
+    fn is_not_refused(&mut self, trial: &Trial<'_>) {
         if let Scope::Acceptance(made_of) = &trial.scoped.scope {
             self.accepted.insert(made_of.clone());
         }
     }
 
     /// The API server refuses it in these words.
-    pub fn refuse(&mut self, trial: &Trial<'_>, set: &LiveSet, status: Status, now: Timestamp) {
+    pub fn refuse(&mut self, trial: &Trial<'_>, set: &LiveSet, status: Status) {
         let failed = flotilla_controllers::failed_creation(set.kind);
         if is_about_who_asks(&status) {
-            self.accept(trial);
+            self.is_not_refused(trial);
             self.untold = Some(format!(
                 "whether the API server accepts what comes next could not be tried{}: {}",
                 condition_says(&set.object, failed),
@@ -101,11 +109,14 @@ impl Tried {
             retry_after: None,
         });
         match meaning(Intent::of(&trial.scoped.command), &answer) {
-            Outcome::Done => self.accept(trial),
+            Outcome::Done => self.accept(trial, set),
             Outcome::Rejected { reason, message, .. } => {
-                let (subject, cause) = refusal_of(trial.scoped, set, (reason, message), now);
-                let since = condition_since(&set.object, failed);
-                let wait = without_made_up(Wait { subject, cause, since }, &trial.body);
+                let wait = Wait {
+                    subject: subject_of(trial.scoped, set),
+                    cause: refusal_of(&trial.scoped.command, reason, message),
+                    since: condition_since(&set.object, failed),
+                };
+                let wait = without_made_up(wait, &trial.body);
                 if !self.refused.contains(&wait) {
                     self.refused.push(wait);
                 }
@@ -153,27 +164,25 @@ fn is_of_the_trial_alone(refusal: &Status) -> bool {
                 .contains(" is forbidden: cannot set blockOwnerDeletion ")
 }
 
-/// What waits for a command that the API server would refuse, and why.
-fn refusal_of(
-    scoped: &ScopedCommand,
-    set: &LiveSet,
-    (reason, message): (String, String),
-    retry_at: Timestamp,
-) -> (String, WaitCause) {
-    let subject = match &scoped.scope {
+/// What waits for a command.
+fn subject_of(scoped: &ScopedCommand, set: &LiveSet) -> String {
+    match &scoped.scope {
         Scope::Slot(ordinal) => format!("{}-{ordinal}", set.key.name),
         Scope::Object | Scope::Named(_) => scoped.command.key().name.to_string(),
         Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
-    };
-    let cause = match &scoped.command {
-        Command::Try { .. } => WaitCause::of_refused_trial(reason, message, retry_at),
+    }
+}
+
+/// What is waited for once the API server has refused a command. When the manager tries next, it alone knows.
+fn refusal_of(command: &Command, reason: String, message: String) -> WaitCause {
+    match command {
+        Command::Try { .. } => WaitCause::of_refused_trial(reason, message, None),
         _ => WaitCause::Refused {
             reason,
             message,
-            retry_at,
+            retry_at: None,
         },
-    };
-    (subject, cause)
+    }
 }
 
 /// The instance id of a CloneSet's pod or claim.
@@ -282,7 +291,7 @@ mod tests {
                 ..Status::default()
             };
             let mut tried = Tried::default();
-            tried.refuse(&trial, &set, status, Timestamp::from_seconds(0));
+            tried.refuse(&trial, &set, status);
             assert_eq!(
                 (tried.refused.len() == 1, tried.untold.is_some()),
                 (is_cause, !is_cause),

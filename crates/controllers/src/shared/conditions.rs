@@ -101,7 +101,7 @@ pub(crate) fn refused<'f>(
     };
     // What leaves a revision unproven holds up nothing by itself.
     let is_refused = |scope: &Scope, f: &Failure| {
-        let proves = |f: &Failure| WaitCause::of_refused_trial(f.reason.clone(), f.message.clone(), f.retry_at);
+        let proves = |f: &Failure| WaitCause::of_refused_trial(f.reason.clone(), f.message.clone(), Some(f.retry_at));
         !matches!(scope, Scope::Acceptance(_)) || matches!(proves(f), WaitCause::RevisionRefused { .. })
     };
     let mut failures: Vec<(Timestamp, String, &Failure)> = failures

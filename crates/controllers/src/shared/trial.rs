@@ -140,7 +140,7 @@ impl Pass<'_> {
         let failure = failure.cloned()?;
         self.held_back.insert(scope);
         self.wake_within(failure.retry_at.since(self.moment.now));
-        let cause = WaitCause::of_refused_trial(failure.reason, failure.message, failure.retry_at);
+        let cause = WaitCause::of_refused_trial(failure.reason, failure.message, Some(failure.retry_at));
         let known = match &cause {
             WaitCause::RevisionUnproven { reason, .. } if reason == Failure::QUOTA_EXCEEDED => Acceptance::LacksRoom,
             WaitCause::RevisionUnproven { .. } => Acceptance::Unproven,

@@ -541,7 +541,6 @@ fn in_words(markers: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Timestamp;
 
     /// Without its notes a pod would seem to be done, and would serve with its former image under the label of the new revision.
     #[test]
@@ -665,7 +664,7 @@ mod tests {
         let refused = |message: &str| WaitCause::Refused {
             reason: "Forbidden".into(),
             message: message.into(),
-            retry_at: Timestamp::from_millis(0),
+            retry_at: None,
         };
         let not_ready = |reason: &str, message: &str| WaitCause::PodNotReady {
             reason: reason.into(),
@@ -780,7 +779,7 @@ mod tests {
         );
         for (cause, subject, command) in [
             (
-                WaitCause::of_refused_trial("ServiceAccountMissing".to_owned(), said, Timestamp::from_millis(0)),
+                WaitCause::of_refused_trial("ServiceAccountMissing".to_owned(), said, None),
                 "web-abc",
                 "kubectl create serviceaccount NAME -n shop",
             ),

@@ -54,6 +54,20 @@ impl<'m> Refusal<'m> {
         is_head(head).then(|| Refusal::because(why))?
     }
 
+    /// Whether it is about what was asked for, so that whoever asks for the same is refused alike. Rights are those of one user, and webhooks,
+    /// policies and the pod security of a namespace may exempt some.
+    pub fn is_for_everyone(&self) -> bool {
+        match self {
+            Refusal::Quota
+            | Refusal::QuotaAsksFor
+            | Refusal::LimitRange
+            | Refusal::NoServiceAccount(_)
+            | Refusal::NoClass(..)
+            | Refusal::NodeTooSmall => true,
+            Refusal::Webhook(_) | Refusal::Policy(_) | Refusal::PodSecurity | Refusal::NoRight(_) => false,
+        }
+    }
+
     fn because(why: &'m str) -> Option<Refusal<'m>> {
         if let Some(rest) = why.strip_prefix("ValidatingAdmissionPolicy '") {
             let (name, rest) = rest.split_once('\'')?;

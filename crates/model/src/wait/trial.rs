@@ -11,7 +11,7 @@ impl WaitCause {
     /// What is waited for once the API server has refused a pod of a revision on trial. A quota that is full says nothing against a pod
     /// that takes the room of the one it replaces, and a webhook that is not asked on trial says nothing at all: then it is unproven
     /// whether such pods are accepted.
-    pub fn of_refused_trial(reason: String, message: String, retry_at: Timestamp) -> WaitCause {
+    pub fn of_refused_trial(reason: String, message: String, retry_at: Option<Timestamp>) -> WaitCause {
         let is_unproven = match reason.as_str() {
             Failure::QUOTA_EXCEEDED => !is_beyond_any_room(&message),
             Failure::NO_DRY_RUN => true,
@@ -94,7 +94,7 @@ mod tests {
             let words = format!(
                 "pods \"web-0\" is forbidden: exceeded quota: small, requested: {requested}, used: {used}, limited: {limited}"
             );
-            let cause = WaitCause::of_refused_trial("QuotaExceeded".to_owned(), words, Timestamp::from_millis(0));
+            let cause = WaitCause::of_refused_trial("QuotaExceeded".to_owned(), words, None);
             assert_eq!(
                 matches!(cause, WaitCause::RevisionRefused { .. }),
                 is_refused,

@@ -52,7 +52,7 @@ impl WaitCause {
                 retry_at,
             } => {
                 labelled(f, what_became_of_it(reason), reason, message)?;
-                write!(f, "; next try {retry_at}")
+                next_try(f, *retry_at)
             }
             WaitCause::HeldBack { message } => write!(f, "is held back: {message}"),
             WaitCause::Repeated { message, retry_at } => write!(f, "held back: {message}; next try {retry_at}"),
@@ -66,7 +66,7 @@ impl WaitCause {
                 all_at_once,
             } => {
                 labelled(f, WaitCause::why_unproven(reason, *all_at_once), reason, message)?;
-                write!(f, "; next try {retry_at}")
+                next_try(f, *retry_at)
             }
             WaitCause::RevisionRefused {
                 reason,
@@ -75,7 +75,7 @@ impl WaitCause {
             } => {
                 let what = "no pod is replaced: the API server does not accept pods of this revision";
                 labelled(f, what, reason, message)?;
-                write!(f, "; next try {retry_at}")
+                next_try(f, *retry_at)
             }
             WaitCause::ChangedByOthers { difference } => {
                 write!(f, "somebody changed it as it was made, and it is left so: {difference}")
@@ -200,6 +200,11 @@ pub(super) fn labelled(f: &mut fmt::Formatter<'_>, what: &str, reason: &str, mes
         (false, true) => write!(f, "{what}: {reason}"),
         (false, false) => write!(f, "{what}: {reason}: {message}"),
     }
+}
+
+/// When something refused is tried again, if that is known.
+fn next_try(f: &mut fmt::Formatter<'_>, retry_at: Option<crate::Timestamp>) -> fmt::Result {
+    retry_at.map_or(Ok(()), |at| write!(f, "; next try {at}"))
 }
 
 /// A duration in seconds with at most one decimal.

@@ -280,7 +280,7 @@ fn why_the_api_server_refuses_quota_and_service_account() {
         };
         assert_eq!(
             (told.as_str(), message.as_str(), *retry_at),
-            (reason, "it says why", at(NOW + 1))
+            (reason, "it says why", Some(at(NOW + 1)))
         );
         assert_eq!(wait.since, Some(at(NOW)));
         assert!(

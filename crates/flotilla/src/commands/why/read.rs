@@ -20,7 +20,7 @@ pub(super) async fn try_next(cluster: &Cluster, question: &Question<'_>, decisio
         );
         let body = ("application/json", &trial.body);
         match cluster.send(Method::POST, &path, Some(body)).await {
-            Ok(_) => tried.accept(&trial),
+            Ok(_) => tried.accept(&trial, question.set),
             Err(kube::Error::Api(refusal)) => {
                 let status = Status {
                     code: i32::from(refusal.code),
@@ -28,7 +28,7 @@ pub(super) async fn try_next(cluster: &Cluster, question: &Question<'_>, decisio
                     message: refusal.message,
                     ..Status::default()
                 };
-                tried.refuse(&trial, question.set, status, question.now);
+                tried.refuse(&trial, question.set, status);
             }
             Err(error) => {
                 let key = ObjectKey::new(trial.namespace(), trial.name());

@@ -120,7 +120,6 @@ impl Whom<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Timestamp;
     use serde_json::json;
 
     #[test]
@@ -156,7 +155,7 @@ mod tests {
             ),
         ] {
             let message = format!("Pod \"web-2\" is invalid: {field}");
-            let cause = WaitCause::of_refused_trial("Invalid".to_owned(), message, Timestamp::from_millis(0));
+            let cause = WaitCause::of_refused_trial("Invalid".to_owned(), message, None);
             let advice = cause.advice("web-abc", &whom).expect("advice");
             assert!(advice.starts_with(expected), "{field}: {advice}");
         }
@@ -169,7 +168,7 @@ mod tests {
             "ValidatingAdmissionPolicy 'two-owners' with binding 'everywhere' denied request: name an owner";
         let whom = Whom::of("statefulset.apps/web", "shop");
         let message = format!("pods \"web-2\" is forbidden: {DENIED}");
-        let retry_at = Timestamp::from_millis(0);
+        let retry_at = None;
         let refused = WaitCause::Refused {
             reason: "Invalid".into(),
             message: message.clone(),
