@@ -203,6 +203,8 @@ fn what_a_pod_refers_to_and_is_not_there_stops_the_plan() {
 #[test]
 fn a_claim_that_the_file_brings_is_there_for_the_pods() {
     let room = Room::new("claim");
+    let usual = json!({"metadata": {"name": "usual", "uid": "u", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": "p"});
+    room.save(&[("storage.k8s.io", "storageclasses", usual)]);
     let claim = "apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: shared}
@@ -216,6 +218,9 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
     let said = room.plan(&format!("{claim}{set}"));
     said.ends(0, &["2 pods are created"]);
     assert!(!said.text.contains("missing"), "{}", said.text);
+    // Without a default class nobody makes its volume.
+    let said = Room::new("claim-without-class").plan(&format!("{claim}{set}"));
+    said.ends(1, &["claims such as shared name no storage class"]);
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         plan.unknowns.extend(refers::refused_now(state, set, traced));
         let found = refers::look(state, set, &traced.spec);
         plan.missing.extend(found.missing);
+        plan.missing.extend(refers::without_room(state, set, traced));
         plan.warnings.extend(found.unread);
         absent.extend(found.absent);
     }

@@ -1,10 +1,11 @@
 //! What new pods refer to, and was not found in the cluster: they would not come up, however well the rest goes.
 
-use crate::report::{Action, ClaimAction, SetPlan};
-use crate::state::{State, list};
+use crate::report::{Action, ClaimAction, SetPlan, Step};
+use crate::state::{State, Unread, list};
 use crate::trace::Traced;
+use flotilla_api::names::DEFAULT_STORAGE_CLASS;
 use flotilla_controllers::{failed_creation, failed_update};
-use flotilla_model::Failure;
+use flotilla_model::{Failure, PodRecord};
 use flotilla_sim::placement;
 use flotilla_sim::server::{Absent, AbsentKind};
 use serde_json::Value;
@@ -63,6 +64,7 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.sort_by_key(|(kind, name)| (kind.words, *name));
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
+    without_class(state, set, spec, &mut found);
     let pod = &spec["template"]["spec"];
     let nowhere = makes_pods(set)
         .then(|| placement::why_nowhere(pod, state.nodes()))
@@ -104,6 +106,95 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
         }
     }
     found
+}
+
+/// Why new pods stay without a node at the end, though there are nodes that take such pods.
+pub(crate) fn without_room(state: &State, set: &SetPlan, traced: &Traced) -> Option<String> {
+    if state.nodes().next().is_none()
+        || placement::why_nowhere(&traced.spec["template"]["spec"], state.nodes()).is_some()
+    {
+        return None;
+    }
+    let is_new = |name: &str| {
+        let is_made = |step: &Step| matches!(step.action, Action::Create | Action::Replace) && step.pod == name;
+        set.steps().any(is_made)
+    };
+    let trouble = |pod: &PodRecord| {
+        pod.trouble
+            .clone()
+            .filter(|t| t.reason == "Unschedulable" && pod.node.is_none())
+    };
+    let pods = traced.pods.iter().filter(|pod| is_new(pod.name()));
+    let without: Vec<_> = pods.filter_map(|pod| Some((pod.name(), trouble(pod)?))).collect();
+    let (first, why) = without.first()?;
+    let others = match without.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "{} in namespace {}: no node has room for {first}{others}: {}",
+        set.set, set.namespace, why.message
+    ))
+}
+
+/// What is said of claims that name no class: those of a default class that is not there stay without a volume.
+fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) {
+    let is_unread =
+        |unread: &Unread| (unread.group.as_str(), unread.resource.as_str()) == (STORAGE.group, STORAGE.resource);
+    let mut classes = state.all(STORAGE.group, STORAGE.resource);
+    let has_default = classes.any(|class| class["metadata"]["annotations"][DEFAULT_STORAGE_CLASS] == "true");
+    let is_unknown = state.unread.iter().any(is_unread);
+    for (whose, claim) in claims_to_come(state, set, spec) {
+        let of = |what: &str| format!("{} in namespace {}: {whose} {what}", set.set, set.namespace);
+        match claim["storageClassName"].as_str() {
+            Some("") => found.unread.push(of(
+                "name the class \"\", so that they take volumes which somebody provides, and these are not looked at; without them new pods do not \
+                 come up",
+            )),
+            None if claim["volumeName"].is_string() || has_default || is_unknown => {}
+            None => found.missing.push(of(
+                "name no storage class, and a default one was not found, so that they wait for volumes which somebody provides",
+            )),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Claims that are still to get their volumes: whose they are, and what they ask for.
+fn claims_to_come<'s>(state: &'s State, set: &SetPlan, spec: &'s Value) -> Vec<(String, &'s Value)> {
+    let pod = &spec["template"]["spec"];
+    let mut to_come = Vec::new();
+    if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
+        let templates = list(&spec["volumeClaimTemplates"]);
+        to_come.extend(templates.map(|template| {
+            (
+                named("claims of template", &template["metadata"]["name"]),
+                &template["spec"],
+            )
+        }));
+    }
+    if makes_pods(set) {
+        for volume in list(&pod["volumes"]) {
+            let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"];
+            if claim.is_object() {
+                to_come.push((named("claims of volume", &volume["name"]), claim));
+            }
+            let name = &volume["persistentVolumeClaim"]["claimName"];
+            let is_it = |claim: &&Value| {
+                let meta = &claim["metadata"];
+                meta["name"] == *name
+                    && meta["namespace"] == set.namespace.as_str()
+                    && claim["status"]["phase"] != "Bound"
+            };
+            let known = state.all(CLAIM.group, CLAIM.resource).find(is_it);
+            to_come.extend(known.map(|claim| (named("claims such as", name), &claim["spec"])));
+        }
+    }
+    to_come
+}
+
+fn named(what: &str, name: &Value) -> String {
+    format!("{what} {}", name.as_str().unwrap_or_default())
 }
 
 /// The storage class that a claim is to have its volume from. One that has a volume needs no class any more.

@@ -6,10 +6,12 @@ use flotilla_apimachinery::patch::merge_patch;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::Phase;
+use flotilla_model::template::Amounts;
 use flotilla_model::{PodRecord, Resource, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::{Failing, Nodes, Pace};
 use flotilla_sim::placement;
+use flotilla_sim::room::Room;
 use flotilla_sim::server::Foreign;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +30,8 @@ pub struct State {
     pub objects: Vec<Foreign>,
     /// What the manager decides for all CloneSets, by its feature gates and flags: nothing that is stored in the cluster tells it.
     pub clones: Defaults,
+    /// What pods take of nodes that are in none of the namespaces that were read, by the names of nodes.
+    pub taken_by_others: BTreeMap<String, Amounts>,
     /// What could not be read: whether something of it is there is not known.
     pub unread: Vec<Unread>,
 }
@@ -116,7 +120,7 @@ impl State {
         cluster.nodes = Nodes::new(self.nodes.unwrap_or(1).max(1), usize::MAX);
         cluster.nodes.pace = pace();
         cluster.nodes.failing_images = self.failing_images();
-        cluster.nodes.real = self.nodes().cloned().collect();
+        cluster.nodes.real = Room::new(self.nodes().cloned().collect(), self.taken_by_others.clone());
         cluster.server.restore(self.what_matters())?;
         cluster.nodes.cut_off = self
             .cut_off(&cluster)

@@ -10,6 +10,7 @@ pub mod containers;
 mod kubelet;
 pub mod nodes;
 pub mod placement;
+pub mod room;
 pub mod service;
 pub mod volumes;
 

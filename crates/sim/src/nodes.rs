@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, Event};
 use crate::containers as c;
 use crate::placement;
+use crate::room::{Nowhere, Room};
 use crate::server::{Actor, DeleteOptions, Entry, Stored};
 use flotilla_engine::wire::Object;
 use flotilla_model::records::Phase;
@@ -121,8 +122,8 @@ pub struct Nodes {
     pub failing_images: BTreeMap<String, Failing>,
     /// Pods whose node does nothing for them any more, by UID: nobody ends, starts or changes them.
     pub cut_off: BTreeSet<Uid>,
-    /// Nodes as a real API server has them: a pod that fits none of them waits. Without any, nothing is asked of a node.
-    pub real: Vec<Value>,
+    /// Nodes as a real API server has them: a pod that finds no room there waits. Without any, nothing is asked of a node.
+    pub real: Room,
     /// What ails pods of a name, and until when.
     ailments: BTreeMap<ObjectKey, (Ailment, Timestamp)>,
 }
@@ -148,7 +149,7 @@ impl Nodes {
             broken_images: Vec::new(),
             failing_images: BTreeMap::new(),
             cut_off: BTreeSet::new(),
-            real: Vec::new(),
+            real: Room::default(),
             ailments: BTreeMap::new(),
         }
     }
@@ -235,6 +236,7 @@ impl Cluster {
         }
         let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
         self.nodes.count(before.map(|p| &**p), after.map(|p| &**p));
+        self.nodes.real.note(entry);
         let Some(pod) = after else { return };
         match before {
             None => {
@@ -315,23 +317,30 @@ impl Cluster {
         if pod.is_terminating() {
             return;
         }
-        if let Some(why) = placement::why_nowhere(&value["spec"], &self.nodes.real) {
-            let mut status = value["status"].clone();
-            c::put_condition(
-                &mut status,
-                json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}),
-            );
-            // Nodes stay as they are.
-            return self.write_status(pod, value, status);
-        }
+        let place = match self.place(pod, &value["spec"]) {
+            Ok(place) => place,
+            Err(Nowhere { why, for_now }) => {
+                let mut status = value["status"].clone();
+                c::put_condition(
+                    &mut status,
+                    json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}),
+                );
+                self.write_status(pod, value, status);
+                // Nodes stay as they are; pods go.
+                if for_now {
+                    self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Bind);
+                }
+                return;
+            }
+        };
         let claims_are_there = pod.claims().all(|(_, claim)| {
             let claim = self.server.get(Resource::Claims, &pod.meta.key.sibling(claim));
             matches!(claim.and_then(|s| s.object.as_ref()), Some(Object::Claim(c)) if c.is_bound && c.meta.deleted.is_none())
         });
-        match self.node_with_room() {
+        match place {
             Some(node) if claims_are_there => {
                 // Only its own scheduler binds a pod, once.
-                let _ = self.server.bind(&pod.meta.key, &format!("node-{node}"));
+                let _ = self.server.bind(&pod.meta.key, &node);
                 self.volumes_mounted(pod);
                 let is_slow = self.nodes.ails(pod, self.now()) == Some(Ailment::SlowStart);
                 let delay_ms = if is_slow {
@@ -343,6 +352,15 @@ impl Cluster {
             }
             Some(_) | None => self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Bind),
         }
+    }
+
+    /// The node for a pod, if one has room by now.
+    fn place(&mut self, pod: &PodRecord, spec: &Value) -> Result<Option<String>, Nowhere> {
+        if !self.nodes.real.is_known() || !placement::is_placed_by_default(spec) {
+            return Ok(self.node_with_room().map(|node| format!("node-{node}")));
+        }
+        self.nodes.real.count(&self.server);
+        self.nodes.real.place(pod, spec).map(Some)
     }
 
     /// A node that is there and has room, any of them.

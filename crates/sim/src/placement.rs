@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 /// Why no node would take a pod with this `spec`, as the scheduler says it: how many nodes for which reason. `None` if one would, or if
 /// there are no nodes to look at.
 pub fn why_nowhere<'n>(spec: &Value, nodes: impl IntoIterator<Item = &'n Value>) -> Option<String> {
-    // What another scheduler goes by, nobody here knows.
-    if !matches!(spec["schedulerName"].as_str(), None | Some("" | "default-scheduler")) {
+    if !is_placed_by_default(spec) {
         return None;
     }
     let (mut reasons, mut all): (BTreeMap<&'static str, usize>, usize) = Default::default();
@@ -24,9 +23,19 @@ pub fn why_nowhere<'n>(spec: &Value, nodes: impl IntoIterator<Item = &'n Value>)
     if reasons.is_empty() {
         return None;
     }
+    Some(nodes_are_not_available(all, &reasons))
+}
+
+/// What the scheduler says of a pod that so many nodes do not take, so many each for a reason.
+pub(crate) fn nodes_are_not_available<R: std::fmt::Display>(all: usize, reasons: &BTreeMap<R, usize>) -> String {
     let counted = reasons.iter().map(|(reason, count)| format!("{count} {reason}"));
     let counted = counted.collect::<Vec<_>>().join(", ");
-    Some(format!("0/{all} nodes are available: {counted}"))
+    format!("0/{all} nodes are available: {counted}")
+}
+
+/// Whether the scheduler of Kubernetes places such a pod. What another goes by, nobody here knows.
+pub(crate) fn is_placed_by_default(spec: &Value) -> bool {
+    matches!(spec["schedulerName"].as_str(), None | Some("" | "default-scheduler"))
 }
 
 /// Whether a node is silent, by the word of the control plane. One that says itself that it is not ready still ends pods.
@@ -34,7 +43,11 @@ pub fn is_silent(node: &Value) -> bool {
     each(&node["status"]["conditions"]).any(|c| c["type"] == "Ready" && c["status"] == "Unknown")
 }
 
-fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
+/// What is said of a node with a pod from which another keeps away.
+pub(crate) const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+
+/// Why a node takes no pod of this `spec`, whatever else is there.
+pub(crate) fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
     if spec["nodeName"].is_string() {
         return (spec["nodeName"] != node["metadata"]["name"]).then_some("node(s) are not the one that the pod names");
     }

@@ -27,14 +27,16 @@ use std::env;
 
 /// How many changes, unless `FLOTILLA_PLAN_CHANGES` says another number.
 const CHANGES: u64 = 50;
-/// The first seed, unless `FLOTILLA_PLAN_SEED` says another one.
+/// The first seed, unless `FLOTILLA_PLAN_SEED` says another one. `FLOTILLA_PLAN_TROUBLE` leaves those out that do not have this trouble.
 const SEED: u64 = 20_260_000;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     let number = |name: &str, default| env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
     let first = number("FLOTILLA_PLAN_SEED", SEED);
     let seeds = first..first + number("FLOTILLA_PLAN_CHANGES", CHANGES);
+    let wanted = env::var("FLOTILLA_PLAN_TROUBLE").unwrap_or_default();
     seeds
+        .filter(|seed| format!("{:?}", Case::draw(*seed).trouble).starts_with(&wanted))
         .map(|seed| {
             let lab = lab.clone();
             trial(format!("plan::random::{seed}"), move || async move {
@@ -209,7 +211,8 @@ impl Outcome<'_> {
                 self.plan
             );
         }
-        if !self.names("missing") {
+        // Where others leave room for some pods, these come up.
+        if !self.names("missing") || matches!(self.case.trouble, Trouble::RoomTaken(_)) {
             return;
         }
         let is_new = |pod: &&Value| !self.watcher.had(pod) && newest.ends_with(revision(pod));

@@ -8,6 +8,7 @@ use flotilla_model::{ObjectKey, Resource, SetKind, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::{Actor, DeleteOptions, Foreign};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(super) fn key(name: &str) -> ObjectKey {
@@ -75,6 +76,7 @@ impl Lab {
             nodes: Some(3),
             objects,
             clones: Defaults::default(),
+            taken_by_others: BTreeMap::new(),
             unread: Vec::new(),
         };
         let cluster = state.load().expect("a state that is written here");
@@ -215,6 +217,7 @@ impl Lab {
             nodes: Some(3),
             objects,
             clones: Defaults::default(),
+            taken_by_others: BTreeMap::new(),
             unread: Vec::new(),
         }
     }

@@ -160,6 +160,8 @@ pub(super) enum Trouble {
     PodHeld,
     /// It has so many nodes for itself, and one of them is lost with the pods on it.
     NodeLost(u32),
+    /// It has a node for itself, on which pods of another namespace leave room for so many more.
+    RoomTaken(usize),
     /// A quota has room for what so many more pods use.
     Quota(Scarce, usize),
     /// A limit range gives pods that ask for no cpu some, and a quota has room for so many of them.
@@ -182,7 +184,7 @@ impl Trouble {
                 let rolling = spec["updateStrategy"]["rollingUpdate"].as_object_mut();
                 rolling.map(|rolling| rolling.remove("maxSurge"));
             }
-            Trouble::NodeLost(_) => {
+            Trouble::NodeLost(_) | Trouble::RoomTaken(_) => {
                 let pod = &mut spec["template"]["spec"];
                 pod["nodeSelector"] = json!({POOL: seed.to_string()});
                 pod["tolerations"] = json!([{"key": POOL, "operator": "Exists"}]);
@@ -234,7 +236,8 @@ impl Case {
                 spec["volumeClaimUpdateStrategy"] = json!({"type": "OnPodRollingUpdate"});
             }
         }
-        if counts(&[Scarce::Cpu]) || rng.u8(0..4) == 0 {
+        let asks_for_cpu = counts(&[Scarce::Cpu]) || matches!(trouble, Trouble::RoomTaken(_));
+        if asks_for_cpu || rng.u8(0..4) == 0 {
             spec["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
         }
         trouble.suit(&mut spec, seed);
@@ -306,6 +309,7 @@ fn trouble(rng: &mut Rng, replicas: i64) -> Trouble {
         11 | 12 => one_of(rng, &[Trouble::CpuLimited, Trouble::StorageLimited]),
         13 => Trouble::CpuGiven(rng.usize(0..4)),
         14 => Trouble::Denied,
+        15 if rng.bool() => Trouble::RoomTaken(rng.usize(0..3)),
         _ => Trouble::None,
     }
 }

@@ -6,10 +6,13 @@ use flotilla_e2e::Api;
 use flotilla_e2e::api::{Objects, is_ready, name, number, text};
 use flotilla_e2e::clock;
 use flotilla_e2e::sets::{SOON, pods, shape};
+use flotilla_e2e::suite;
 use http::Method;
 use serde_json::{Value, json};
 
 const NODES: &str = "/api/v1/nodes";
+/// So many cores has a node that a set has for itself.
+const CORES: usize = 64;
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 /// What the policy says.
 const NO_MORE: &str = "no more pods here";
@@ -19,7 +22,11 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 impl Case {
     /// Makes the nodes that the set has for itself.
     pub(super) async fn prepare(&self, api: &Api) {
-        let Trouble::NodeLost(count) = self.trouble else { return };
+        let count = match self.trouble {
+            Trouble::NodeLost(count) => count,
+            Trouble::RoomTaken(_) => 1,
+            _ => return,
+        };
         for number in 0..count {
             api.create(NODES, &self.node(number, true)).await;
         }
@@ -28,7 +35,7 @@ impl Case {
     /// One of the nodes that the set has for itself; simulated, or silent and played by nobody.
     fn node(&self, number: u32, is_up: bool) -> Value {
         let name = format!("pool-{}-{number}", self.seed);
-        let room = json!({"cpu": "64", "memory": "256Gi", "pods": "100"});
+        let room = json!({"cpu": CORES.to_string(), "memory": "256Gi", "pods": "100"});
         let mut node = json!({
             "metadata": {"name": name, "labels": {POOL: self.seed.to_string(), "kubernetes.io/hostname": name}},
             "spec": {"taints": [{"key": POOL, "effect": "NoSchedule"}]},
@@ -59,6 +66,7 @@ impl Case {
                 story.api.patch(&format!("{}/{name}", pods(&story.ns)), &held).await;
             }
             Trouble::NodeLost(_) => self.lose(story, all, text(pod, "/spec/nodeName")).await,
+            Trouble::RoomTaken(more) => self.take_room(story, all, more).await,
             Trouble::Quota(scarce, more) => quota(story, scarce, all.len(), more).await,
             Trouble::CpuGiven(more) => {
                 limit(story, &of_cpu("1")).await;
@@ -81,6 +89,21 @@ impl Case {
                 story.api.until(&self.sets(&story.ns), SOON, what, is_told).await;
             }
         }
+    }
+
+    /// A pod of another namespace takes all of the set's node but what so many more pods ask for.
+    async fn take_room(&self, story: &Story, all: &Objects, more: usize) {
+        let ns = format!("{}-others", story.ns);
+        let api = suite::enter(&story.lab.admin, &ns).await;
+        let left = 100 * (all.len() + more);
+        let asks = json!({"requests": {"cpu": format!("{}m", 1000 * CORES - left)}});
+        let other = json!({"metadata": {"name": "large"}, "spec": {
+            "nodeName": format!("pool-{}-0", self.seed),
+            "containers": [{"name": "main", "image": "app:v1", "resources": asks}],
+        }});
+        api.create(&pods(&ns), &other).await;
+        api.until(&pods(&ns), SOON, "the other pod runs", |pods| is_ready(&pods["large"]))
+            .await;
     }
 
     /// A node falls silent, and the control plane has noticed.

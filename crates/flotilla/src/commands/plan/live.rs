@@ -6,11 +6,13 @@ use crate::error::Error;
 use flotilla_apiserver::Foreign;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::Resource;
+use flotilla_model::template::Amounts;
 use flotilla_plan::{State, Unread};
 use flotilla_playground::Saved;
+use flotilla_sim::room::asked_for;
 use http::Method;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Without these there is no plan.
@@ -27,8 +29,10 @@ const DEFINITIONS: [&str; 2] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dclonesets.apps.kruise.io",
 ];
 
-/// How many nodes are read at once.
-const NODES_PAGE: usize = 500;
+/// How many nodes, or pods of others, are read at once.
+const PAGE: usize = 500;
+/// Of so many pods in other namespaces it is counted what they take of their nodes, at most: a plan is to be there within seconds.
+const OTHERS_MAX: usize = 10_000;
 
 /// What is to be read.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +111,12 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         .await?;
     reading.definition().await?;
     let nodes = reading.nodes().await?;
+    let taken_by_others = match nodes {
+        Some(1..) => reading.taken_by_others(&wanted.namespaces).await?,
+        _ => BTreeMap::new(),
+    };
     let state = State {
+        taken_by_others,
         now: clock::now(),
         nodes,
         objects: reading.objects,
@@ -273,35 +282,81 @@ impl Reading<'_> {
 
     /// The nodes, as far as they decide where pods run and which pods nobody can end, page by page: each has much more to say.
     async fn nodes(&mut self) -> Result<Option<usize>, Error> {
-        let (mut count, mut token) = (0, String::new());
-        loop {
-            let asked = Asked {
-                group: "",
-                resource: "nodes",
-                namespace: None,
-                path: format!("/api/v1/nodes?limit={NODES_PAGE}{token}"),
+        let (mut count, mut token) = (0, Some(String::new()));
+        while let Some(page) = token {
+            let asked = Asked::page("nodes", &page);
+            let without = "nodes are not looked at, and pods are taken to find room on one that is up";
+            let Some(mut list) = self.ask_for_page(&asked, without).await? else {
+                return Ok(None);
             };
-            let mut list = match self.ask(&asked).await {
-                Ok(list) => list,
-                Err(error @ Error::Forbidden { .. }) => {
-                    let without = "nodes are not looked at, and pods are taken to find room on one that is up";
-                    self.warnings.push(format!("{without}: {error}"));
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            };
-            let more = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            token = next_page(&list);
             for node in list["items"].as_array_mut().into_iter().flatten() {
                 *node = what_decides(node);
             }
             count += self.keep(&asked, list);
-            if more.is_empty() {
-                return Ok(Some(count));
-            }
-            // A token is base64.
-            let token_text = more.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-            token = format!("&continue={token_text}");
         }
+        Ok(Some(count))
+    }
+
+    /// What pods in other namespaces than these take of each node, page by page: nothing else of them is kept.
+    async fn taken_by_others(&mut self, namespaces: &BTreeSet<String>) -> Result<BTreeMap<String, Amounts>, Error> {
+        let (mut count, mut taken) = (0, BTreeMap::<String, Amounts>::new());
+        let mut token = Some(String::new());
+        while let Some(page) = token {
+            let without = "what pods of other namespaces take of nodes is not counted";
+            let Some(list) = self.ask_for_page(&Asked::page("pods", &page), without).await? else {
+                return Ok(BTreeMap::new());
+            };
+            token = next_page(&list);
+            let pods = list["items"].as_array().into_iter().flatten();
+            let is_other = |pod: &&Value| {
+                !pod["metadata"]["namespace"]
+                    .as_str()
+                    .is_some_and(|ns| namespaces.contains(ns))
+            };
+            for pod in pods.filter(is_other) {
+                count += 1;
+                let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+                if let (Some(node), false) = (pod["spec"]["nodeName"].as_str(), has_ended) {
+                    add(taken.entry(node.to_owned()).or_default(), asked_for(&pod["spec"]));
+                }
+            }
+            if count > OTHERS_MAX {
+                self.warnings
+                    .push(format!("{without}: there are more than {OTHERS_MAX} of them"));
+                return Ok(BTreeMap::new());
+            }
+        }
+        Ok(taken)
+    }
+
+    /// A page of a list that is not strictly needed; none if we may not read it.
+    async fn ask_for_page(&mut self, asked: &Asked<'_>, without: &str) -> Result<Option<Value>, Error> {
+        match self.ask(asked).await {
+            Ok(list) => Ok(Some(list)),
+            Err(error @ Error::Forbidden { .. }) => {
+                self.warnings.push(format!("{without}: {error}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Where a list goes on, as a part of a query.
+fn next_page(list: &Value) -> Option<String> {
+    let token = list["metadata"]["continue"]
+        .as_str()
+        .filter(|token| !token.is_empty())?;
+    // A token is base64.
+    let token = token.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    Some(format!("&continue={token}"))
+}
+
+fn add(all: &mut Amounts, more: Amounts) {
+    for (name, amount) in more {
+        let sum = all.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
     }
 }
 
@@ -318,6 +373,18 @@ fn what_decides(node: &mut Value) -> Value {
         "spec": {"taints": node["spec"]["taints"].take(), "unschedulable": node["spec"]["unschedulable"].take()},
         "status": {"conditions": ready.collect::<Vec<_>>(), "allocatable": node["status"]["allocatable"].take()},
     })
+}
+
+impl<'a> Asked<'a> {
+    /// A part of all objects of a kind of the core group, from some place on.
+    fn page(resource: &'a str, page: &str) -> Self {
+        Asked {
+            group: "",
+            resource,
+            namespace: None,
+            path: format!("/api/v1/{resource}?limit={PAGE}{page}"),
+        }
+    }
 }
 
 impl Asked<'_> {
@@ -356,6 +423,7 @@ pub(super) fn saved(file: &Path) -> Result<State, Error> {
     Ok(State {
         now: saved.now,
         nodes: Some(saved.nodes),
+        taken_by_others: BTreeMap::new(),
         objects: saved.objects,
         clones: Defaults::default(),
         unread: Vec::new(),

@@ -3,6 +3,7 @@ use crate::args::{Args, Command};
 use clap::Parser;
 use flotilla_apiserver::Foreign;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 fn args(words: &[&str]) -> Result<PlanArgs, String> {
     let all = ["flotilla", "plan"].iter().chain(words);
@@ -85,6 +86,7 @@ fn state(groups: &[&str]) -> State {
         nodes: None,
         objects: groups.iter().map(set).chain([definition]).collect(),
         clones: flotilla_controllers::cloneset::Defaults::default(),
+        taken_by_others: BTreeMap::new(),
         unread: Vec::new(),
     }
 }
