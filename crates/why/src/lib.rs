@@ -10,6 +10,7 @@ mod causes;
 mod facts;
 mod leader;
 mod next;
+mod old;
 mod pods;
 mod question;
 mod report;

@@ -4,12 +4,12 @@ use crate::causes::{self, Cause};
 use crate::facts::{Facts, Index, time};
 use crate::leader::Leader;
 use crate::next::next_steps;
+use crate::old::{self, is_owned_by};
 use crate::question::{Held, Question};
 use crate::set::LiveSet;
 use crate::{pods, set, told};
 use flotilla_api::names;
 use flotilla_engine::core::cache::Cache;
-use flotilla_model::set::{SetSpec, UpdateKind};
 use flotilla_model::{Keeper, Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -50,71 +50,6 @@ pub struct Report {
     pub next: Vec<String>,
     leader: Leader,
     now: Timestamp,
-}
-
-/// Pods that carry another revision than that of the template, as far as the manager has told which that is, each with what keeps it so, if
-/// anything does.
-fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<String, Option<Keeper>> {
-    let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
-    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
-    let wanted = live.object["status"]["updateRevision"].as_str();
-    let wanted = wanted.filter(|wanted| is_observed && !wanted.is_empty());
-    let (Some(wanted), Some(set)) = (wanted, set) else {
-        return BTreeMap::new();
-    };
-    let uid = &live.object["metadata"]["uid"];
-    let is_old = |pod: &&Value| {
-        let label = pod["metadata"]["labels"][names::REVISION_LABEL].as_str();
-        // Some pods of CloneSets carry the hash alone.
-        label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
-    };
-    let own = || facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
-    // Nobody is told to let a pod go for a revision whose pods do not serve either.
-    let mut new = own().filter(|pod| !is_old(pod)).peekable();
-    let has_its_turn_later = new.peek().is_some() && !new.any(is_ready);
-    let own = own().filter(is_old);
-    let told = own.filter_map(|pod| {
-        Some((
-            pod["metadata"]["name"].as_str()?.to_owned(),
-            keeper(pod, live, &set.spec).or(has_its_turn_later.then_some(Keeper::Order)),
-        ))
-    });
-    told.collect()
-}
-
-fn is_owned_by(object: &Value, uid: &Value) -> bool {
-    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| owner["uid"] == *uid)
-}
-
-fn is_ready(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-/// What keeps a pod at an old revision. With OnDelete nothing does: users delete it.
-fn keeper(pod: &Value, live: &LiveSet, spec: &SetSpec) -> Option<Keeper> {
-    if spec.update == UpdateKind::OnDelete {
-        return None;
-    }
-    if spec.is_paused() || live.kind == SetKind::Native && live.paused_at().is_some() {
-        return Some(Keeper::Pause);
-    }
-    let is_kept = match live.kind {
-        // Which it keeps is not known by the name: the partition of a CloneSet, or one that counts pods, keeps any.
-        SetKind::Clone => spec
-            .clones
-            .as_deref()
-            .is_none_or(|clones| clones.partition.kept_of(spec.replicas) > 0),
-        SetKind::Native | SetKind::Advanced => {
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
-            let partition = i64::from(spec.partition());
-            let counts_pods = spec.rolling.as_ref().is_some_and(|rolling| rolling.unordered.is_some());
-            partition > 0 && counts_pods || ordinal.is_none_or(|ordinal| spec.ordinals().rank(ordinal) < partition)
-        }
-    };
-    is_kept.then_some(Keeper::Partition)
 }
 
 /// Claims of a set that is being deleted, and are so themselves: a deletion in the foreground waits for them, and they for pods of others.
@@ -167,7 +102,7 @@ impl Report {
         let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
         Report {
             next: next_steps(&decision, &kept.collect()),
-            old_pods: old_pods(live, &facts, set.as_deref()),
+            old_pods: old::pods(live, &facts, set.as_deref()),
             missing: pods::missing(&waits, &index),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
             revisions: revisions(cache, live),
@@ -389,8 +324,7 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 mod tests {
     use super::*;
     use crate::trial::without_made_up;
-    use flotilla_model::set::read_set;
-    use flotilla_model::{Interner, ObjectKey, WaitCause};
+    use flotilla_model::{ObjectKey, WaitCause};
 
     fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
         let object = json!({
@@ -585,102 +519,6 @@ mod tests {
         assert_eq!(json["waits"][0]["cause"], "UpdateBudget");
         assert_eq!(json["waits"][0]["usedBy"], json!(["web-0"]));
         assert_eq!(json["manager"], "me");
-    }
-
-    /// A pod that the set keeps as it is, is not to be deleted for its revision.
-    #[test]
-    fn what_the_set_keeps_is_not_called_former() {
-        let old_among = |kind: SetKind, spec: Value, pods: Vec<Value>| {
-            let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
-            let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
-            let mut object = json!({
-                "metadata": meta, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-                "status": {"observedGeneration": 1, "updateRevision": "web-b"},
-            });
-            for (field, value) in spec.as_object().unwrap() {
-                object["spec"][field] = value.clone();
-            }
-            let facts = Facts {
-                pods: Some(pods),
-                ..Facts::default()
-            };
-            let record = read_set(kind, &object, &mut Interner::default()).unwrap();
-            let key = ObjectKey::new("ns", "web");
-            let live = LiveSet { kind, key, object };
-            let old = old_pods(&live, &facts, Some(&record)).into_iter();
-            let word = |keeper: Option<Keeper>| match keeper {
-                None => "",
-                Some(Keeper::Pause) => " kept by the pause",
-                Some(Keeper::Partition) => " kept",
-                Some(Keeper::Order) => " later",
-            };
-            old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
-                .collect::<Vec<_>>()
-        };
-        let old_of = |kind: SetKind, spec: Value, pods: &[&str]| {
-            let pod = |name: &&str| {
-                json!({"metadata": {
-                    "name": name, "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}],
-                }})
-            };
-            old_among(kind, spec, pods.iter().map(pod).collect())
-        };
-        let old_with = |spec: Value, pods: &[&str]| old_of(SetKind::Advanced, spec, pods);
-        let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
-        let with = |mut spec: Value, field: &str, value: Value| {
-            spec[field] = value;
-            spec
-        };
-        let all = ["web-0", "web-1", "web-2"];
-        let kept = |name: &str| format!("{name} kept");
-        assert_eq!(old_with(json!({}), &all), all);
-        assert_eq!(
-            old_with(rolling(json!({"partition": 2})), &all),
-            [kept("web-0"), kept("web-1"), "web-2".to_owned()]
-        );
-        assert_eq!(
-            old_with(rolling(json!({"paused": true})), &["web-0"]),
-            ["web-0 kept by the pause"]
-        );
-        // They are updated when somebody deletes them.
-        assert_eq!(old_with(json!({"updateStrategy": {"type": "OnDelete"}}), &all), all);
-        let start = with(rolling(json!({"partition": 2})), "ordinals", json!({"start": 5}));
-        assert_eq!(
-            old_with(start, &["web-5", "web-6", "web-7"]),
-            [kept("web-5"), kept("web-6"), "web-7".to_owned()]
-        );
-        let reserved = with(rolling(json!({"partition": 1})), "reserveOrdinals", json!([0, 1]));
-        assert_eq!(
-            old_with(reserved, &["web-2", "web-3", "web-4"]),
-            [kept("web-2"), "web-3".to_owned(), "web-4".to_owned()]
-        );
-        let unordered = rolling(json!({"partition": 1, "unorderedUpdate": {}}));
-        assert_eq!(
-            old_with(unordered, &all),
-            all.map(kept),
-            "which it keeps is not known by the name"
-        );
-        // Nobody lets a pod go for a revision of which none serves, nor goes back for a pod of an old one.
-        let facts_with = |status: &str| {
-            let pod = |name: &str, revision: &str| {
-                json!({"metadata": {"name": name, "labels": {"controller-revision-hash": revision}, "ownerReferences": [{"uid": "u"}]},
-                    "status": {"conditions": [{"type": "Ready", "status": status}]}})
-            };
-            old_among(
-                SetKind::Advanced,
-                json!({}),
-                vec![pod("web-2", "web-b"), pod("web-0", "web-a")],
-            )
-        };
-        assert_eq!(facts_with("False"), ["web-0 later"]);
-        assert_eq!(facts_with("True"), ["web-0"]);
-        // That of a CloneSet keeps any, and one of nothing keeps none.
-        for (partition, expected) in [(json!(1), "web-a kept"), (json!(0), "web-a"), (json!("0%"), "web-a")] {
-            assert_eq!(
-                old_of(SetKind::Clone, rolling(json!({"partition": partition})), &["web-a"]),
-                [expected]
-            );
-        }
     }
 
     /// A deletion in the foreground waits for claims, and these for pods that others took out of the set.

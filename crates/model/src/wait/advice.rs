@@ -24,6 +24,10 @@ pub enum Keeper {
     Partition,
     /// Its turn, which comes when the pods of the template's revision serve.
     Order,
+    /// The manager, which has yet to look at the set: it was edited since.
+    Edit,
+    /// Its node, which has yet to look at the image that it has, or gets, by now.
+    Change,
 }
 
 /// For whom advice is: what its commands name.
@@ -271,6 +275,13 @@ impl WaitCause {
                 whom.namespace()
             ));
         }
+        if whom.kept_by == Some(Keeper::Edit) && self.is_of_a_pod_that_fails() {
+            return Some(format!(
+                "the set was edited since, and its manager has yet to look at it; ask again: flotilla why {} -n {}",
+                whom.set(),
+                whom.namespace()
+            ));
+        }
         // The template may well name a good one: what it says does not reach this pod.
         let is_of_an_image = matches!(self, WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image"));
         let keeper = whom.kept_by.filter(|_| is_of_an_image)?;
@@ -279,7 +290,11 @@ impl WaitCause {
                 "its image is that of an old revision, which the pause keeps: provide that image, or {}",
                 whom.resume()
             ),
-            Keeper::Order => return None,
+            Keeper::Change => format!(
+                "it has, or gets, another image by now, which its node has yet to look at; see what it says then: {}",
+                whom.describe("pod", subject)
+            ),
+            Keeper::Order | Keeper::Edit => return None,
             Keeper::Partition => format!(
                 "its image is that of an old revision, which the partition keeps: provide that image, or lower the partition: {}",
                 whom.edit()

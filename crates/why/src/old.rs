@@ -1,0 +1,287 @@
+//! Pods that are not as the template says: those of old revisions, and those whose image was corrected a moment ago. What is advised to do about
+//! their failures depends on it.
+
+use crate::facts::Facts;
+use crate::set::LiveSet;
+use flotilla_api::names;
+use flotilla_model::set::{SetSpec, UpdateKind};
+use flotilla_model::{Keeper, SetKind, SetRecord};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Pods that carry another revision than that of the template, as far as the manager has told which that is, each with what keeps it so, if
+/// anything does.
+pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<String, Option<Keeper>> {
+    let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
+    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
+    let uid = &live.object["metadata"]["uid"];
+    if !is_observed {
+        let own = facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
+        let other = own.filter(|pod| has_other_images(pod, &live.object["spec"]["template"]));
+        let told = other.filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), Some(Keeper::Edit))));
+        return told.collect();
+    }
+    let wanted = live.object["status"]["updateRevision"].as_str();
+    let wanted = wanted.filter(|wanted| !wanted.is_empty());
+    let (Some(wanted), Some(set)) = (wanted, set) else {
+        return BTreeMap::new();
+    };
+    let is_old = |pod: &&Value| {
+        let label = pod["metadata"]["labels"][names::REVISION_LABEL].as_str();
+        // Some pods of CloneSets carry the hash alone.
+        label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
+    };
+    let own = || facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
+    // Nobody is told to let a pod go for a revision whose pods do not serve either.
+    let mut new = own().filter(|pod| !is_old(pod)).peekable();
+    let has_its_turn_later = new.peek().is_some() && !new.any(is_ready);
+    let own = own().filter(is_old);
+    let told = own.filter_map(|pod| {
+        Some((
+            pod["metadata"]["name"].as_str()?.to_owned(),
+            keeper(pod, live, &set.spec).or(has_its_turn_later.then_some(Keeper::Order)),
+        ))
+    });
+    let all = facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
+    let template = &live.object["spec"]["template"];
+    let changed =
+        all.filter(|pod| fails_with_a_former_image(pod) || is_about_to_change(pod) && has_other_images(pod, template));
+    let changed = changed.filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), Some(Keeper::Change))));
+    told.chain(changed).collect()
+}
+
+/// Whether the node of a pod says that it cannot pull an image which a container of the pod had before it was changed in place: only kubelets
+/// write these words, and they name the image in quotes.
+fn fails_with_a_former_image(pod: &Value) -> bool {
+    let each = |list: &'_ Value| list.as_array().cloned().unwrap_or_default();
+    let statuses = each(&pod["status"]["containerStatuses"]);
+    each(&pod["spec"]["containers"]).iter().any(|container| {
+        let status = statuses.iter().find(|status| status["name"] == container["name"]);
+        let waiting = status.map_or(&Value::Null, |status| &status["state"]["waiting"]);
+        let is_about_images = waiting["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("Image"));
+        let message = waiting["message"].as_str().unwrap_or_default();
+        let named = message
+            .split_once("pulling image \"")
+            .and_then(|(_, rest)| Some(rest.split_once('"')?.0));
+        let image = container["image"].as_str().unwrap_or_default();
+        // Kubelets may add a registry or a tag.
+        is_about_images && named.is_some_and(|named| !named.contains(image) && !image.contains(named))
+    })
+}
+
+/// Whether a pod is in the grace period of an update in place.
+fn is_about_to_change(pod: &Value) -> bool {
+    let annotations = &pod["metadata"]["annotations"];
+    [names::IN_PLACE_GRACE, names::IN_PLACE_GRACE_LEGACY]
+        .iter()
+        .any(|key| annotations[*key].is_string())
+}
+
+/// Whether a container of a pod runs, or was to run, another image than a template names for it.
+fn has_other_images(pod: &Value, template: &Value) -> bool {
+    let containers = |object: &Value| {
+        let all = object["spec"]["containers"].as_array().into_iter().flatten();
+        all.filter_map(|c| Some((c["name"].as_str()?.to_owned(), c["image"].as_str()?.to_owned())))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let wanted = containers(template);
+    containers(pod)
+        .iter()
+        .any(|(name, image)| wanted.get(name).is_some_and(|wanted| wanted != image))
+}
+
+pub(super) fn is_owned_by(object: &Value, uid: &Value) -> bool {
+    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["uid"] == *uid)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// What keeps a pod at an old revision. With OnDelete nothing does: users delete it.
+fn keeper(pod: &Value, live: &LiveSet, spec: &SetSpec) -> Option<Keeper> {
+    if spec.update == UpdateKind::OnDelete {
+        return None;
+    }
+    if spec.is_paused() || live.kind == SetKind::Native && live.paused_at().is_some() {
+        return Some(Keeper::Pause);
+    }
+    let is_kept = match live.kind {
+        // Which it keeps is not known by the name: the partition of a CloneSet, or one that counts pods, keeps any.
+        SetKind::Clone => spec
+            .clones
+            .as_deref()
+            .is_none_or(|clones| clones.partition.kept_of(spec.replicas) > 0),
+        SetKind::Native | SetKind::Advanced => {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
+            let partition = i64::from(spec.partition());
+            let counts_pods = spec.rolling.as_ref().is_some_and(|rolling| rolling.unordered.is_some());
+            partition > 0 && counts_pods || ordinal.is_none_or(|ordinal| spec.ordinals().rank(ordinal) < partition)
+        }
+    };
+    is_kept.then_some(Keeper::Partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flotilla_model::set::read_set;
+    use flotilla_model::{Interner, ObjectKey, WaitCause, Whom};
+    use serde_json::json;
+
+    /// Whoever has just corrected an image is not told to correct it, nor what to do about pods that the manager has yet to look at.
+    #[test]
+    fn an_edit_that_no_manager_has_seen_is_no_advice_any_more() {
+        let advice = |(template, pod): (&str, &str), generation: i64| {
+            let object = json!({
+                "metadata": {"name": "web", "namespace": "ns", "uid": "u", "generation": generation, "resourceVersion": "1",
+                    "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": template}]}}},
+                "status": {"observedGeneration": 1, "updateRevision": "web-a"},
+            });
+            let pod = json!({
+                "metadata": {"name": "web-0", "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}]},
+                "spec": {"containers": [{"name": "main", "image": pod}]},
+                "status": {"containerStatuses": [{"name": "main", "state": {"waiting": {
+                    "reason": "ImagePullBackOff", "message": "Back-off pulling image \"app:broken\": ErrImagePull: not found"}}}]},
+            });
+            let facts = Facts {
+                pods: Some(vec![pod]),
+                ..Facts::default()
+            };
+            let record = read_set(SetKind::Advanced, &object, &mut Interner::default()).unwrap();
+            let key = ObjectKey::new("ns", "web");
+            let live = LiveSet {
+                kind: SetKind::Advanced,
+                key,
+                object,
+            };
+            let kept_by = pods(&live, &facts, Some(&record)).get("web-0").copied().flatten();
+            let cause = WaitCause::ContainerCannotStart {
+                container: "main".to_owned(),
+                reason: "ImagePullBackOff".to_owned(),
+                message: "not found".to_owned(),
+            };
+            let whom = Whom {
+                kept_by,
+                ..Whom::of("statefulset.apps.kruise.io/web", "ns")
+            };
+            cause.advice("web-0", &whom).unwrap()
+        };
+        let broken = ("app:broken", "app:broken");
+        let seen = advice(broken, 1);
+        assert!(seen.starts_with("correct the image in the set's template"), "{seen}");
+        let scaled = advice(broken, 2);
+        assert_eq!(scaled, seen, "the edit was of something else");
+        let corrected = advice(("app:v2", "app:broken"), 2);
+        let words = "the set was edited since, and its manager has yet to look at it; ask again: flotilla why statefulset.apps.kruise.io/web -n ns";
+        assert_eq!(corrected, words);
+        // The manager has changed the pod in place, and its node still speaks of the former image.
+        let changed = advice(("app:v2", "app:v2"), 1);
+        let words = "it has, or gets, another image by now, which its node has yet to look at; see what it says then: kubectl describe pod web-0 -n ns";
+        assert_eq!(changed, words);
+    }
+
+    /// A pod that the set keeps as it is, is not to be deleted for its revision.
+    #[test]
+    fn what_the_set_keeps_is_not_called_former() {
+        let old_among = |kind: SetKind, spec: Value, all: Vec<Value>| {
+            let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+            let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
+            let mut object = json!({
+                "metadata": meta, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+                "status": {"observedGeneration": 1, "updateRevision": "web-b"},
+            });
+            for (field, value) in spec.as_object().unwrap() {
+                object["spec"][field] = value.clone();
+            }
+            let facts = Facts {
+                pods: Some(all),
+                ..Facts::default()
+            };
+            let record = read_set(kind, &object, &mut Interner::default()).unwrap();
+            let key = ObjectKey::new("ns", "web");
+            let live = LiveSet { kind, key, object };
+            let old = pods(&live, &facts, Some(&record)).into_iter();
+            let word = |keeper: Option<Keeper>| match keeper {
+                None => "",
+                Some(Keeper::Pause) => " kept by the pause",
+                Some(Keeper::Partition) => " kept",
+                Some(Keeper::Order) => " later",
+                Some(Keeper::Edit | Keeper::Change) => " not looked at",
+            };
+            old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
+                .collect::<Vec<_>>()
+        };
+        let old_of = |kind: SetKind, spec: Value, pods: &[&str]| {
+            let pod = |name: &&str| {
+                json!({"metadata": {
+                    "name": name, "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}],
+                }})
+            };
+            old_among(kind, spec, pods.iter().map(pod).collect())
+        };
+        let old_with = |spec: Value, pods: &[&str]| old_of(SetKind::Advanced, spec, pods);
+        let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
+        let with = |mut spec: Value, field: &str, value: Value| {
+            spec[field] = value;
+            spec
+        };
+        let all = ["web-0", "web-1", "web-2"];
+        let kept = |name: &str| format!("{name} kept");
+        assert_eq!(old_with(json!({}), &all), all);
+        assert_eq!(
+            old_with(rolling(json!({"partition": 2})), &all),
+            [kept("web-0"), kept("web-1"), "web-2".to_owned()]
+        );
+        assert_eq!(
+            old_with(rolling(json!({"paused": true})), &["web-0"]),
+            ["web-0 kept by the pause"]
+        );
+        // They are updated when somebody deletes them.
+        assert_eq!(old_with(json!({"updateStrategy": {"type": "OnDelete"}}), &all), all);
+        let start = with(rolling(json!({"partition": 2})), "ordinals", json!({"start": 5}));
+        assert_eq!(
+            old_with(start, &["web-5", "web-6", "web-7"]),
+            [kept("web-5"), kept("web-6"), "web-7".to_owned()]
+        );
+        let reserved = with(rolling(json!({"partition": 1})), "reserveOrdinals", json!([0, 1]));
+        assert_eq!(
+            old_with(reserved, &["web-2", "web-3", "web-4"]),
+            [kept("web-2"), "web-3".to_owned(), "web-4".to_owned()]
+        );
+        let unordered = rolling(json!({"partition": 1, "unorderedUpdate": {}}));
+        assert_eq!(
+            old_with(unordered, &all),
+            all.map(kept),
+            "which it keeps is not known by the name"
+        );
+        // Nobody lets a pod go for a revision of which none serves, nor goes back for a pod of an old one.
+        let facts_with = |status: &str| {
+            let pod = |name: &str, revision: &str| {
+                json!({"metadata": {"name": name, "labels": {"controller-revision-hash": revision}, "ownerReferences": [{"uid": "u"}]},
+                    "status": {"conditions": [{"type": "Ready", "status": status}]}})
+            };
+            old_among(
+                SetKind::Advanced,
+                json!({}),
+                vec![pod("web-2", "web-b"), pod("web-0", "web-a")],
+            )
+        };
+        assert_eq!(facts_with("False"), ["web-0 later"]);
+        assert_eq!(facts_with("True"), ["web-0"]);
+        // That of a CloneSet keeps any, and one of nothing keeps none.
+        for (partition, expected) in [(json!(1), "web-a kept"), (json!(0), "web-a"), (json!("0%"), "web-a")] {
+            assert_eq!(
+                old_of(SetKind::Clone, rolling(json!({"partition": partition})), &["web-a"]),
+                [expected]
+            );
+        }
+    }
+}
