@@ -31,6 +31,7 @@ mod trace;
 mod waves;
 
 pub use change::{Change, Edit};
+pub use flotilla_sim::room::asked_for;
 pub use flotilla_sim::server::Foreign;
 pub use refers::read_by;
 pub use report::{

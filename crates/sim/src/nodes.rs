@@ -196,7 +196,7 @@ impl Nodes {
         let is_broken = self.broken_images.iter().any(|head| image.starts_with(head.as_str()));
         is_broken.then(|| Failing {
             reason: "ImagePullBackOff".to_owned(),
-            message: "no such image".to_owned(),
+            message: format!("Back-off pulling image \"{image}\""),
         })
     }
 
@@ -482,8 +482,8 @@ impl Cluster {
         }
     }
 
-    /// A node has been silent for too long.
-    pub(crate) fn node_down(&mut self, node: usize) {
+    /// A node has been silent for too long: the control plane says of its pods that they are not ready.
+    pub fn node_down(&mut self, node: usize) {
         let name = format!("node-{node}");
         if !self.nodes.is_lost(&name, self.now()) {
             return;
