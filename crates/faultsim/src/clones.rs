@@ -40,6 +40,7 @@ use crate::stubborn;
 use crate::takers;
 use crate::tenants;
 use crate::theirs;
+use crate::why::told;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::server::RevisionLabel;
@@ -238,6 +239,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         asks_of_each: wanted.faults.contains(&FaultKind::Asked),
+        mends_as_told: told::by_chance(seed, wanted),
         seed,
         set,
         managers,

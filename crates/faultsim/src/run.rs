@@ -29,13 +29,15 @@ const BEGINNING_S: i64 = 1_767_225_600;
 /// After the last fault, the set must be as it should be within this time. It includes the longest pause of the engine (a set with
 /// a foreign writer is left alone for a minute) and the back-off of a slot whose pods have ended a few times.
 const LIVELY_WITHIN_MS: u64 = 600_000;
+/// The same where users mend one thing after the other, each once nothing has changed for a while.
+const LIVELY_WITHIN_AS_TOLD_MS: u64 = 3 * LIVELY_WITHIN_MS;
 /// What is left to write when the set is as it should be has this much time.
 const LAST_WORDS_MS: u64 = 5_000;
 /// For so long nothing may be written afterwards. Longer than a minute, after which conditions tell of what blocks.
 const SILENT_MS: u64 = 70_000;
 /// When nothing has changed for so long, what is in the way must be told, and users begin to help. It is the minute that rules allow,
 /// and as much as clocks may differ.
-const STUCK_MS: u64 = 100_000;
+pub(crate) const STUCK_MS: u64 = 100_000;
 /// More writes than this in one run are an endless loop.
 const WRITES_MAX: u32 = 3_000;
 /// And so many more in huge sets: a pass may make a thousand claims before their pods are refused, and those of no pod go.
@@ -106,6 +108,11 @@ pub(crate) struct World {
     /// Until when Flotilla's own webhooks are away.
     pub(crate) webhook_away_until_ms: u64,
     pub(crate) admissions: Vec<(u64, Admission)>,
+    /// The admission that came last, and the node that was lost last.
+    pub(crate) last_admission: Option<Admission>,
+    pub(crate) last_lost: Option<usize>,
+    /// When users asked last what to do.
+    pub(crate) told_at_ms: u64,
     agenda: Agenda<Event>,
     pub(crate) judge: Judge,
     stage: Stage,
@@ -166,6 +173,9 @@ impl World {
             writes: 0,
             webhook_away_until_ms: 0,
             admissions: Vec::new(),
+            last_admission: None,
+            last_lost: None,
+            told_at_ms: 0,
             agenda: Agenda::default(),
             judge: Judge::new(schedule),
             stage: Stage::Busy,
@@ -304,6 +314,7 @@ impl World {
             (manager.dies_after, manager.stops_before) = (None, None);
         }
         self.users_calm_down();
+        self.last_troubles_stay();
         self.stage = Stage::Calm { since_ms: self.now_ms };
         self.plan(1_000, Event::Look);
     }
@@ -354,26 +365,45 @@ impl World {
                 let since_ms = self.now_ms;
                 self.stage = Stage::Settled { since_ms, writes: None };
             }
-            (Stage::Calm { since_ms }, Err(what)) if self.now_ms > since_ms + LIVELY_WITHIN_MS => {
-                let what = format!("{what}, ten minutes after the last fault");
-                self.fail(Err(Violation::new("STS-I10 it converges", what)));
-            }
-            (Stage::Calm { since_ms }, Err(what)) if self.now_ms > self.changed_at_ms.max(since_ms) + STUCK_MS => {
-                let verdict = match self.schedule.set.kind {
-                    SetKind::Clone => self.explained_by_waits(&what),
-                    kind => settled::explained(&self.cluster.server, kind, &what),
-                };
-                self.fail(verdict);
-                self.users_do_what_is_advised(&what);
-            }
+            (Stage::Calm { since_ms }, Err(what)) => self.users_wait_for(&what, since_ms),
             (Stage::Settled { .. }, Err(what)) => {
                 let what = format!("all was as it should be, and now {what}");
                 self.fail(Err(Violation::new("STS-I8 quiescence", what)));
             }
             (Stage::Settled { since_ms, writes }, Ok(())) => self.keep_silent(since_ms, writes),
-            (Stage::Calm { .. }, Err(_)) | (Stage::Busy | Stage::Over, _) => {}
+            (Stage::Busy | Stage::Over, _) => {}
         }
         self.plan(1_000, Event::Look);
+    }
+
+    /// Something is not as it should be, and faults have ended then.
+    fn users_wait_for(&mut self, what: &str, since_ms: u64) {
+        if self.now_ms > since_ms + self.lively_within_ms() {
+            let minutes = self.lively_within_ms() / 60_000;
+            let what = format!("{what}, {minutes} minutes after the last fault");
+            self.fail(Err(Violation::new("STS-I10 it converges", what)));
+        } else if self.now_ms > self.changed_at_ms.max(since_ms) + STUCK_MS {
+            let verdict = match self.schedule.set.kind {
+                // What becomes of nodes no set tells.
+                _ if self.is_a_node_lost() => Ok(()),
+                SetKind::Clone => self.explained_by_waits(what),
+                kind => settled::explained(&self.cluster.server, kind, what),
+            };
+            self.fail(verdict);
+            self.users_do_what_is_advised(Some(what));
+        } else if self.is_time_to_be_told(since_ms) {
+            // Whoever waits for long asks even though managers try again and again.
+            self.told_at_ms = self.now_ms;
+            self.users_do_what_is_advised(None);
+        }
+    }
+
+    fn lively_within_ms(&self) -> u64 {
+        if self.schedule.mends_as_told {
+            LIVELY_WITHIN_AS_TOLD_MS
+        } else {
+            LIVELY_WITHIN_MS
+        }
     }
 
     /// Nothing is settled while no manager could have done anything about the last change: annotations change no generation, so that a status

@@ -29,6 +29,7 @@ use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
 use crate::takers::{self, Taking};
 use crate::webhook::absences;
+use crate::why::told;
 use crate::{tenants, theirs};
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -336,6 +337,8 @@ pub struct Schedule {
     pub seed: u64,
     /// Each pod that is held back has to be told of by whoever asks why.
     pub asks_of_each: bool,
+    /// What is wrong at the end of all faults stays so until whoever asks why is told of it.
+    pub mends_as_told: bool,
     /// The set.
     pub set: SetPlan,
     /// Whether there are webhooks of Flotilla.
@@ -413,6 +416,7 @@ impl Schedule {
         Schedule {
             seed,
             asks_of_each: wanted.faults.contains(&FaultKind::Asked),
+            mends_as_told: told::by_chance(seed, wanted),
             set,
             has_webhook,
             managers,

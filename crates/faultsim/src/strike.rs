@@ -82,6 +82,7 @@ impl World {
             Fault::Node(node, for_ms) => {
                 let until = self.later(for_ms);
                 self.cluster.lose_node(node, until);
+                self.last_lost = Some(node);
             }
             Fault::Quota(pods_max, for_ms) => {
                 let pods_max = Some(pods_max);
@@ -131,6 +132,7 @@ impl World {
     }
 
     fn admit(&mut self, for_ms: u64, admission: Admission) {
+        self.last_admission = Some(admission.clone());
         self.admissions.push((self.now_ms + for_ms, admission));
         self.admission_changes();
         self.plan(for_ms, Event::AdmissionEnds);

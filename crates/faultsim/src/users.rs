@@ -176,24 +176,38 @@ impl World {
     /// At the end users put right what they have put wrong: the set exists, asks for an image that there is, and no pod is kept out.
     pub(crate) fn users_calm_down(&mut self) {
         self.create_set();
-        if self.schedule.has_bad_images() {
-            self.change_template(|container| container["image"] = json!("app:v9"));
-            self.users_mend_containers();
-            self.act(&UserAct::Partition(0));
+        if !self.schedule.mends_as_told {
+            self.users_mend_images();
         }
         self.users_take_growth_back();
         self.users_mend_what_they_ask();
         self.users_take_huge_numbers_back();
-        if self.schedule.has_refused_templates() {
-            self.change_template(|container| spoil(container, Refusal::Mended));
-            // What the partition keeps may be the revision that is refused.
-            self.act(&UserAct::Partition(0));
+        if !self.schedule.mends_as_told {
+            self.users_mend_what_is_refused();
         }
         if self.schedule.set.kind == SetKind::Clone {
             self.users_of_clones_calm_down();
         }
         for (key, _) in self.pods_where(|pod| pod.label("app") != Some("web")) {
             self.edit(Resource::Pods, &key, &json!({"metadata": {"labels": {"app": "web"}}}));
+        }
+    }
+
+    /// Users ask for images that can be pulled.
+    pub(crate) fn users_mend_images(&mut self) {
+        if self.schedule.has_bad_images() {
+            self.change_template(|container| container["image"] = json!("app:v9"));
+            self.users_mend_containers();
+            self.act(&UserAct::Partition(0));
+        }
+    }
+
+    /// Users ask for pods that the API server accepts.
+    pub(crate) fn users_mend_what_is_refused(&mut self) {
+        if self.schedule.has_refused_templates() {
+            self.change_template(|container| spoil(container, Refusal::Mended));
+            // What the partition keeps may be the revision that is refused.
+            self.act(&UserAct::Partition(0));
         }
     }
 

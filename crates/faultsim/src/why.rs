@@ -5,6 +5,7 @@
 //! does what is advised comes to the end.
 
 mod held;
+pub(crate) mod told;
 
 use self::held::{HeldBack, held_back, tells_of};
 use crate::defect::Defect;
@@ -156,12 +157,16 @@ impl World {
 
     /// Users are told what is in the way of the end, and do what is advised: one thing after the other, and each time they ask again, as what was
     /// done may have helped others, too.
-    pub(crate) fn users_do_what_is_advised(&mut self, what: &str) {
+    ///
+    /// If something (`what`) is in the way and nothing has changed for long, they are told of it.
+    pub(crate) fn users_do_what_is_advised(&mut self, what: Option<&str>) {
         for nth in 0..ADVICE_MAX {
             let Some(report) = self.why() else { return };
             self.say(|| format!("---- why: {}", shown(&report)));
-            self.fail(self.says_something(&report, what));
-            if nth == 0 {
+            if let Some(what) = what {
+                self.fail(self.says_something(&report, what));
+            }
+            if nth == 0 && what.is_some() {
                 // What is held back later is so since something was done about it just now.
                 self.fail(self.explains(&report, &self.held_back()));
             }
@@ -249,6 +254,7 @@ impl World {
         if cause.message.starts_with(MADE_AGAIN) && !self.is_of_an_unreadable_pod(cause) {
             return Ok(());
         }
+        self.mend_as_told(cause, advice);
         let command = command_of(advice);
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {

@@ -49,14 +49,46 @@ fn every_kind_of_fault_comes_and_holds_alone() {
         };
         for seed in 0..10 {
             let schedule = Schedule::of_seed(seed, &wanted);
-            // Who asks does nothing.
-            let comes = !matches!(kind, FaultKind::Asked | FaultKind::None);
+            // Who asks does nothing, and who waits for advice neither.
+            let comes = !matches!(kind, FaultKind::Asked | FaultKind::Told | FaultKind::None);
             assert_eq!(schedule.items.len() > 1, comes, "{kind:?}");
             assert_eq!(
                 verdict(&schedule, Options::default()).0,
                 None,
                 "--fault {kind:?} --seed {seed}"
             );
+        }
+    }
+}
+
+/// Users who mend nothing but what `why` tells them of come to the end, and do not where it says nothing or what does not help (STS-I12).
+#[test]
+fn whoever_does_what_is_advised_comes_to_the_end() {
+    for kind in [SetKind::Native, SetKind::Advanced, SetKind::Clone] {
+        let wanted = Wanted {
+            faults: vec![
+                FaultKind::Told,
+                FaultKind::Users,
+                FaultKind::Nodes,
+                FaultKind::Admission,
+                FaultKind::Template,
+            ],
+            kind: Some(kind),
+            ..Wanted::default()
+        };
+        let of = |seed, defect| {
+            let options = Options {
+                defect,
+                ..Options::default()
+            };
+            verdict(&Schedule::of_seed(seed, &wanted), options).0
+        };
+        for seed in 0..60 {
+            assert_eq!(of(seed, None), None, "{kind:?}, seed {seed}");
+        }
+        for defect in [Defect::SilentWhy, Defect::StaleAdvice] {
+            let is_found = (0..60).any(|seed| of(seed, Some(defect)).is_some());
+            assert!(is_found, "{kind:?}: {defect:?}");
         }
     }
 }

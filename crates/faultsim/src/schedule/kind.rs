@@ -81,6 +81,8 @@ pub enum FaultKind {
     ClaimLabels,
     /// Each pod that has been held back for more than a minute has to be told of by whoever asks why, whatever else goes on.
     Asked,
+    /// What is wrong at the end of all faults stays so, until whoever asks why is told of it: a template, a quota, a webhook, a lost node.
+    Told,
     /// Managers of CloneSets have a gate on by which prepared pods count as updated when others are made.
     Prepared,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
@@ -89,7 +91,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 40] = [
+    pub const ALL: [FaultKind; 41] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -129,6 +131,7 @@ impl FaultKind {
         FaultKind::Deferrals,
         FaultKind::ClaimLabels,
         FaultKind::Asked,
+        FaultKind::Told,
         FaultKind::Prepared,
     ];
 

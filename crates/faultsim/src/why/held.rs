@@ -2,7 +2,7 @@
 
 use crate::asks::is_to_be_made_again;
 use crate::clones::SPECIFIED_DELETE;
-use crate::judge::{Places, is_available};
+use crate::judge::{Places, is_available, ordinal_in};
 use crate::tenants;
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind, SetRecord, Timestamp, Wait};
@@ -55,11 +55,16 @@ fn of_slots(set: &SetRecord, pods: &[&Arc<PodRecord>], now: Timestamp) -> HeldBa
         (!serves).then(|| told(pod))
     });
     let down = down.filter(|(_, version)| !is_after_another(*version));
-    let condemned = pods
-        .iter()
-        .filter(|pod| is_to_be_made_again(pod, set))
-        .map(|pod| told(pod));
-    down.chain(condemned).collect()
+    let own = pods.iter().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid));
+    let with_ordinal = own.filter_map(|pod| Some((ordinal_in(pod.name(), set.name())?, pod)));
+    let (in_place, mut leftover): (Vec<_>, Vec<_>) = with_ordinal.partition(|(ordinal, _)| wanted.contains(*ordinal));
+    // In order, whoever is still to go does so after the highest of them.
+    leftover.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
+    let goes_now = if set.spec.is_monotonic() { 1 } else { leftover.len() };
+    let leftover = leftover.into_iter().take(goes_now).map(|(_, pod)| told(pod));
+    let made_again = in_place.into_iter().map(|(_, pod)| pod);
+    let made_again = made_again.filter(|pod| is_to_be_made_again(pod, set));
+    down.chain(leftover).chain(made_again.map(|pod| told(pod))).collect()
 }
 
 fn of_clones(set: &SetRecord, pods: &[&Arc<PodRecord>], now: Timestamp) -> HeldBack {
