@@ -246,6 +246,7 @@ impl World {
     fn follow(&mut self, cause: &Cause) -> Verdict {
         let Some(advice) = &cause.advice else { return Ok(()) };
         self.is_about_what_is_so(cause, advice)?;
+        self.mend_as_told(cause, advice);
         if advice.starts_with(CHANGE_IN_PLACE) && !self.is_of_an_unreadable_pod(cause) {
             self.users_make_anew_what_cannot_change();
             return Ok(());
@@ -254,7 +255,6 @@ impl World {
         if cause.message.starts_with(MADE_AGAIN) && !self.is_of_an_unreadable_pod(cause) {
             return Ok(());
         }
-        self.mend_as_told(cause, advice);
         let command = command_of(advice);
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {

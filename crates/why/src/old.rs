@@ -15,11 +15,19 @@ pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BT
     let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
     let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
     let uid = &live.object["metadata"]["uid"];
+    let template = &live.object["spec"]["template"];
+    let own = || facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
+    let named = |pod: &Value, keeper| Some((pod["metadata"]["name"].as_str()?.to_owned(), keeper));
+    let changed = own().filter(|pod| {
+        fails_with_a_former_image(pod) || is_observed && is_about_to_change(pod) && has_other_images(pod, template)
+    });
+    let changed = changed.filter_map(|pod| named(pod, Some(Keeper::Change)));
     if !is_observed {
-        let own = facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
-        let other = own.filter(|pod| has_other_images(pod, &live.object["spec"]["template"]));
-        let told = other.filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), Some(Keeper::Edit))));
-        return told.collect();
+        let other = own().filter(|pod| has_other_images(pod, template));
+        return other
+            .filter_map(|pod| named(pod, Some(Keeper::Edit)))
+            .chain(changed)
+            .collect();
     }
     let wanted = live.object["status"]["updateRevision"].as_str();
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
@@ -31,23 +39,15 @@ pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BT
         // Some pods of CloneSets carry the hash alone.
         label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
     };
-    let own = || facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
     // Nobody is told to let a pod go for a revision whose pods do not serve either.
     let mut new = own().filter(|pod| !is_old(pod)).peekable();
     let has_its_turn_later = new.peek().is_some() && !new.any(is_ready);
-    let own = own().filter(is_old);
-    let told = own.filter_map(|pod| {
-        Some((
-            pod["metadata"]["name"].as_str()?.to_owned(),
-            keeper(pod, live, &set.spec).or(has_its_turn_later.then_some(Keeper::Order)),
-        ))
+    let old = own().filter(is_old);
+    let old = old.filter_map(|pod| {
+        let later = has_its_turn_later.then_some(Keeper::Order);
+        named(pod, keeper(pod, live, &set.spec).or(later))
     });
-    let all = facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
-    let template = &live.object["spec"]["template"];
-    let changed =
-        all.filter(|pod| fails_with_a_former_image(pod) || is_about_to_change(pod) && has_other_images(pod, template));
-    let changed = changed.filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), Some(Keeper::Change))));
-    told.chain(changed).collect()
+    old.chain(changed).collect()
 }
 
 /// Whether the node of a pod says that it cannot pull an image which a container of the pod had before it was changed in place: only kubelets
