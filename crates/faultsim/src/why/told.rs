@@ -24,7 +24,8 @@ enum Mend {
 }
 
 /// How advice begins that is about a template which cannot be.
-const TEMPLATE: [&str; 3] = [
+const TEMPLATE: [&str; 4] = [
+    "add a claim template ",
     "correct the template",
     "add the claim template, or the volume",
     "change only what can be changed in place",
