@@ -14,8 +14,11 @@ pub const SPECIFIED_DELETE_LABEL: &str = "apps.kruise.io/specified-delete";
 pub const LIFECYCLE_STATE_LABEL: &str = "lifecycle.apps.kruise.io/state";
 /// Annotation of a claim: the Advanced StatefulSet that expands it.
 pub const CLAIM_EXPANDED_BY: &str = "apps.kruise.io/owned-by-asts";
-/// Annotation that marks the default StorageClass.
-pub const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// Annotations either of which marks the default StorageClass where it says `true`: Kubernetes goes by the former name of it, too.
+pub const DEFAULT_STORAGE_CLASS: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
 
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";

@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 
 /// Keeps a claim while a pod uses it.
 pub(crate) const PROTECTION: &str = "kubernetes.io/pvc-protection";
-const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// Either marks the class of claims that name none.
+const DEFAULT_CLASS: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
 
 pub(super) fn defaults(claim: &mut Value) {
     if claim["spec"].is_object() {
@@ -33,7 +37,11 @@ pub(super) fn admit(server: &Server, claim: &mut Value) {
 /// The name of the class that claims are given which name none.
 pub(super) fn default_class(server: &Server) -> Option<Value> {
     let mut classes = server.all(Resource::StorageClasses).map(crate::Stored::value);
-    let class = classes.find(|class| class["metadata"]["annotations"][DEFAULT_CLASS] == "true")?;
+    let is_default = |class: &std::sync::Arc<Value>| {
+        let annotations = &class["metadata"]["annotations"];
+        DEFAULT_CLASS.iter().any(|name| annotations[*name] == "true")
+    };
+    let class = classes.find(is_default)?;
     Some(class["metadata"]["name"].clone())
 }
 

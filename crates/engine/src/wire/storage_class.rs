@@ -30,8 +30,8 @@ pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<Storag
 }
 
 fn record(metadata: Metadata, allows_expansion: bool, interner: &mut Interner) -> Result<StorageClassRecord, String> {
-    let default = metadata.annotations.get(names::DEFAULT_STORAGE_CLASS);
-    let is_default = default.is_some_and(|v| v == "true");
+    let is_true = |name: &&str| metadata.annotations.get(*name).is_some_and(|v| v == "true");
+    let is_default = names::DEFAULT_STORAGE_CLASS.iter().any(is_true);
     Ok(StorageClassRecord {
         meta: metadata.object.into_meta(interner, |_, _| true)?,
         allows_expansion,

@@ -10,7 +10,7 @@ pub type Amounts = BTreeMap<String, i128>;
 
 /// What the pod of this `spec` asks for (`requests`) or is limited to (`limits`): its containers and the sidecars among the steps before them, or
 /// what the largest of those steps needs beside the sidecars before it; what the pod as a whole says instead; and its overhead. What cannot be
-/// read counts as nothing.
+/// read counts as nothing, and what is too large to be counted as the most there is.
 pub fn amounts_of_pod(spec: &Value, list: &str) -> Amounts {
     let (mut running, mut steps, mut sidecars) = (Amounts::new(), Amounts::new(), Amounts::new());
     for container in each(&spec["containers"]) {
@@ -67,8 +67,19 @@ pub fn amount(value: &Value) -> Option<i128> {
 
 fn named(list: &Value) -> Amounts {
     let all = list.as_object().into_iter().flatten();
-    all.filter_map(|(name, value)| Some((name.clone(), amount(value)?)))
+    // What is too large to be counted is more than anybody has.
+    let counted = |value: &Value| amount(value).or_else(|| is_written(value).then_some(i128::MAX));
+    all.filter_map(|(name, value)| Some((name.clone(), counted(value)?)))
         .collect()
+}
+
+/// Whether an amount is written there, as far as its first letter tells: the API server accepts no other texts.
+fn is_written(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.starts_with(|c: char| c.is_ascii_digit()),
+        Value::Number(number) => number.as_f64().is_some_and(|number| number > 0.0),
+        _ => false,
+    }
 }
 
 fn add(all: &mut Amounts, more: &Amounts) {

@@ -28,7 +28,7 @@ pub fn quantity_in_billionths(text: &str) -> Option<i128> {
         "Ei" => (1 << 60) * 1_000_000_000,
         exponent => {
             let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
-            let scale = 9 + power;
+            let scale = power.checked_add(9)?;
             if !(0..=30).contains(&scale) {
                 return None;
             }
@@ -66,13 +66,13 @@ fn decimal(number: &str, scale: i128) -> Option<i128> {
 /// A storage quantity in bytes, rounded up; `None` if it does not parse or is negative.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let nano = quantity_in_billionths(text).filter(|nano| *nano >= 0)?;
-    u64::try_from((nano + 999_999_999) / 1_000_000_000).ok()
+    u64::try_from(nano.saturating_add(999_999_999) / 1_000_000_000).ok()
 }
 
 /// A quantity of cpu in thousandths of a core, rounded up; `None` if it does not parse or is negative.
 pub fn parse_millis(text: &str) -> Option<u64> {
     let nano = quantity_in_billionths(text).filter(|nano| *nano >= 0)?;
-    u64::try_from((nano + 999_999) / 1_000_000).ok()
+    u64::try_from(nano.saturating_add(999_999) / 1_000_000).ok()
 }
 
 /// The shortest spelling that Kubernetes has for a quantity, in the same kind of units; `None` if it does not parse.
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(quantity_in_billionths(a), quantity_in_billionths(b), "{a} {b}");
             assert!(quantity_in_billionths(a).is_some());
         }
-        for bad in ["", "abc", "1x", "1e99", "--1", "1.2.3"] {
+        for bad in ["", "abc", "1x", "1e99", "1e2147483647", "--1", "1.2.3"] {
             assert_eq!(quantity_in_billionths(bad), None, "{bad}");
         }
         assert_eq!(parse_bytes("10Mi"), Some(10 << 20));

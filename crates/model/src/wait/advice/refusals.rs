@@ -8,6 +8,10 @@ use serde_json::Value;
 const LIST_WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml";
 
 impl WaitCause {
+    /// How a message begins that the manager alone was told. Whoever refuses, and whoever names things, may have written what follows: nothing but
+    /// the reason beside it is read for an advice.
+    pub const LAST_TRIED: &str = "when the manager last tried: ";
+
     /// What the user can do about a request, or a revision, that the API server refused.
     pub(super) fn advice_on_refusal(&self, whom: &Whom<'_>) -> Option<String> {
         let (reason, message, template) = match self {
@@ -25,7 +29,10 @@ impl WaitCause {
         Some(match reason.as_str() {
             Failure::QUOTA_EXCEEDED => whom.make_room(),
             "BadRequest" => format!("the API server cannot read the pod; {template}"),
-            Failure::INVALID => whom.correct_claims(message).unwrap_or(template),
+            // Whether it is the template that was refused then, or a change or a deletion, nobody knows.
+            Failure::INVALID if !message.starts_with(WaitCause::LAST_TRIED) => {
+                whom.correct_claims(message).unwrap_or(template)
+            }
             _ => format!("see what the message asks for; if a webhook says so, whose it is: {LIST_WEBHOOKS}"),
         })
     }
