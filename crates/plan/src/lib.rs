@@ -31,14 +31,14 @@ mod trace;
 mod waves;
 
 pub use change::{Change, Edit};
-pub use flotilla_sim::room::asked_for;
+pub use flotilla_sim::room::taken_by;
 pub use flotilla_sim::server::Foreign;
 pub use refers::read_by;
 pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
 };
 pub use run::Reach;
-pub use state::{State, Unread};
+pub use state::{State, Unread, is_default_class};
 
 /// What these changes would do, one after the other, to the cluster in this state.
 ///

@@ -1,13 +1,12 @@
 //! What new pods refer to, and was not found in the cluster: they would not come up, however well the rest goes.
 
 use crate::report::{Action, ClaimAction, SetPlan, Step};
-use crate::state::{State, Unread, list};
+use crate::state::{State, Unread, is_default_class, list};
 use crate::trace::Traced;
-use flotilla_api::names::DEFAULT_STORAGE_CLASS;
 use flotilla_controllers::{failed_creation, failed_update};
 use flotilla_model::{Failure, PodRecord};
-use flotilla_sim::placement;
 use flotilla_sim::server::{Absent, AbsentKind};
+use flotilla_sim::{placement, room};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -45,6 +44,9 @@ const SECRET: Kind = kind("secret", "", "secrets", true);
 const RUNTIME: Kind = kind("runtime class", "node.k8s.io", "runtimeclasses", false);
 const CLAIM: Kind = kind("claim", "", "persistentvolumeclaims", true);
 const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclasses", false);
+/// Under this name stand the rules of affinity that a scheduler has to keep.
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const VOLUMES: &str = "persistentvolumes";
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
 /// What admission looks up before a pod is made.
 const ESSENTIAL: [(Kind, AbsentKind); 3] = [
@@ -65,6 +67,7 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
     without_class(state, set, spec, &mut found);
+    not_placed_by(state, set, spec, &mut found);
     let pod = &spec["template"]["spec"];
     let nowhere = makes_pods(set)
         .then(|| placement::why_nowhere(pod, state.nodes()))
@@ -132,9 +135,52 @@ pub(crate) fn without_room(state: &State, set: &SetPlan, traced: &Traced) -> Opt
         more => format!(" and {more} more"),
     };
     Some(format!(
-        "{} in namespace {}: no node has room for {first}{others}: {}",
+        "{} in namespace {}: no node has room for {first}{others}, unless pods of lower priority go: {}",
         set.set, set.namespace, why.message
     ))
+}
+
+/// Names what decides where pods find their places, and is not looked at.
+fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) {
+    let pod = &spec["template"]["spec"];
+    if !makes_pods(set) || state.nodes().next().is_none() {
+        return;
+    }
+    let mut containers = list(&pod["containers"]).chain(list(&pod["initContainers"]));
+    let fields = [
+        (
+            "pod affinity",
+            list(&pod["affinity"]["podAffinity"][REQUIRED]).next().is_some(),
+        ),
+        (
+            "pod anti-affinity beyond nodes, or beyond the namespace",
+            list(&pod["affinity"]["podAntiAffinity"][REQUIRED]).any(|term| !room::is_plain(term)),
+        ),
+        (
+            "topology spread constraints",
+            list(&pod["topologySpreadConstraints"]).any(|rule| rule["whenUnsatisfiable"] != "ScheduleAnyway"),
+        ),
+        ("scheduling gates", list(&pod["schedulingGates"]).next().is_some()),
+        (
+            "ports of the host",
+            pod["hostNetwork"] == true
+                || containers
+                    .any(|container| list(&container["ports"]).any(|port| port["hostPort"].as_i64() > Some(0))),
+        ),
+    ];
+    let names: Vec<&str> = fields
+        .iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(name, _)| *name)
+        .collect();
+    if !names.is_empty() {
+        found.unread.push(format!(
+            "{} in namespace {}: {} of its template also decide which nodes take its pods, and are not looked at",
+            set.set,
+            set.namespace,
+            names.join(", ")
+        ));
+    }
 }
 
 /// What is said of claims that name no class: those of a default class that is not there stay without a volume.
@@ -142,8 +188,17 @@ fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
     let is_unread =
         |unread: &Unread| (unread.group.as_str(), unread.resource.as_str()) == (STORAGE.group, STORAGE.resource);
     let mut classes = state.all(STORAGE.group, STORAGE.resource);
-    let has_default = classes.any(|class| class["metadata"]["annotations"][DEFAULT_STORAGE_CLASS] == "true");
+    let has_default = classes.any(is_default_class);
     let is_unknown = state.unread.iter().any(is_unread);
+    let is_free = |volume: &Value| {
+        volume["status"]["phase"] == "Available"
+            && volume["spec"]["storageClassName"]
+                .as_str()
+                .unwrap_or_default()
+                .is_empty()
+    };
+    let of_volumes = |unread: &Unread| unread.resource == VOLUMES;
+    let provided = state.unread.iter().any(of_volumes) || state.all("", VOLUMES).any(is_free);
     for (whose, claim) in claims_to_come(state, set, spec) {
         let of = |what: &str| format!("{} in namespace {}: {whose} {what}", set.set, set.namespace);
         match claim["storageClassName"].as_str() {
@@ -151,7 +206,15 @@ fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
                 "name the class \"\", so that they take volumes which somebody provides, and these are not looked at; without them new pods do not \
                  come up",
             )),
-            None if claim["volumeName"].is_string() || has_default || is_unknown => {}
+            None if claim["volumeName"].is_string() || has_default => {}
+            None if is_unknown => found.unread.push(of(
+                "name no storage class, and whether there is a default one could not be looked up; without it new pods do not come up",
+            )),
+            // There may be a volume for each of them.
+            None if provided => found.unread.push(of(
+                "name no storage class, and a default one was not found, so that they take volumes which somebody provides, and whether these fit is \
+                 not looked at",
+            )),
             None => found.missing.push(of(
                 "name no storage class, and a default one was not found, so that they wait for volumes which somebody provides",
             )),

@@ -211,7 +211,7 @@ impl State {
     fn binds_late(&self, name: Option<&str>) -> bool {
         let mut classes = self.all("storage.k8s.io", "storageclasses").filter(|class| match name {
             Some(name) => class["metadata"]["name"] == name,
-            None => class["metadata"]["annotations"][DEFAULT_STORAGE_CLASS] == "true",
+            None => is_default_class(class),
         });
         classes.any(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
     }
@@ -257,6 +257,12 @@ impl State {
         failing.retain(|image, _| !running.contains(image.as_str()));
         failing
     }
+}
+
+/// Whether claims that name no class are of this storage class.
+pub fn is_default_class(class: &Value) -> bool {
+    let annotations = &class["metadata"]["annotations"];
+    DEFAULT_STORAGE_CLASS.iter().any(|name| annotations[*name] == "true")
 }
 
 /// Gives a claim the volume that it asks for.

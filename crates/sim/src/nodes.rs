@@ -124,6 +124,8 @@ pub struct Nodes {
     pub cut_off: BTreeSet<Uid>,
     /// Nodes as a real API server has them: a pod that finds no room there waits. Without any, nothing is asked of a node.
     pub real: Room,
+    /// Pods that wait for room there.
+    without_room: BTreeSet<ObjectKey>,
     /// What ails pods of a name, and until when.
     ailments: BTreeMap<ObjectKey, (Ailment, Timestamp)>,
 }
@@ -150,6 +152,7 @@ impl Nodes {
             failing_images: BTreeMap::new(),
             cut_off: BTreeSet::new(),
             real: Room::default(),
+            without_room: BTreeSet::new(),
             ailments: BTreeMap::new(),
         }
     }
@@ -236,7 +239,13 @@ impl Cluster {
         }
         let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
         self.nodes.count(before.map(|p| &**p), after.map(|p| &**p));
-        self.nodes.real.note(entry);
+        if self.nodes.real.note(entry) {
+            for key in std::mem::take(&mut self.nodes.without_room) {
+                if let Some(pod) = pod_of(self.server.get(Resource::Pods, &key)).cloned() {
+                    self.plan_pod(TRY_AGAIN_MS, &pod, PodStep::Bind);
+                }
+            }
+        }
         let Some(pod) = after else { return };
         match before {
             None => {
@@ -328,7 +337,7 @@ impl Cluster {
                 self.write_status(pod, value, status);
                 // Nodes stay as they are; pods go.
                 if for_now {
-                    self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Bind);
+                    self.nodes.without_room.insert(pod.meta.key.clone());
                 }
                 return;
             }

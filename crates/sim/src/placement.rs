@@ -48,7 +48,7 @@ pub(crate) const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity r
 
 /// Why a node takes no pod of this `spec`, whatever else is there.
 pub(crate) fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
-    if spec["nodeName"].is_string() {
+    if spec["nodeName"].as_str().is_some_and(|name| !name.is_empty()) {
         return (spec["nodeName"] != node["metadata"]["name"]).then_some("node(s) are not the one that the pod names");
     }
     if !matches_labels(&spec["nodeSelector"], node) || !matches_affinity(spec, node) {

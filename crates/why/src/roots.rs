@@ -2,14 +2,13 @@
 
 use super::causes::Cause;
 use super::facts::{Index, Looked, claims_of, happened, last_warning, named, time};
+use flotilla_api::names::DEFAULT_STORAGE_CLASS as IS_DEFAULT;
 use flotilla_model::lines::in_command;
 use flotilla_model::{Wait, WaitCause, Whom};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// The default class bears this.
-const IS_DEFAULT: &str = flotilla_api::names::DEFAULT_STORAGE_CLASS;
 /// Provisioners that fail try again, and say so, at least that often.
 const RECENTLY: Duration = Duration::from_secs(600);
 
@@ -200,9 +199,11 @@ fn unbound(name: &str, claim: &Value, facts: &Index<'_>, namespace: &str) -> Opt
 
 /// The class of claims that name none: the newest that is marked so, as the API server takes it, and of several the first by name.
 fn default_class(classes: &[Value]) -> Option<&Value> {
-    let marked = classes
-        .iter()
-        .filter(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true");
+    let marked = classes.iter().filter(|class| {
+        IS_DEFAULT
+            .iter()
+            .any(|name| class["metadata"]["annotations"][*name] == "true")
+    });
     marked.max_by_key(|class| {
         let meta = &class["metadata"];
         (time(&meta["creationTimestamp"]), Reverse(meta["name"].as_str()))
@@ -274,7 +275,7 @@ mod tests {
         };
         let class = |name: &str, provisioner: &str, made: &str| {
             json!({"provisioner": provisioner, "volumeBindingMode": "Immediate",
-            "metadata": {"name": name, "creationTimestamp": made, "annotations": {IS_DEFAULT: "true"}}})
+            "metadata": {"name": name, "creationTimestamp": made, "annotations": {IS_DEFAULT[1]: "true"}}})
         };
         let said = |class_name: Value, mut classes: Vec<Value>, mut events: Vec<Value>| {
             let mut all = std::collections::BTreeSet::new();

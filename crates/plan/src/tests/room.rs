@@ -4,7 +4,7 @@ use super::lab::{Lab, key, manifest};
 use super::{IMAGE, ROLLING, one, waves, with};
 use crate::{Change, Edit, Plan, Reach, plan};
 use flotilla_model::SetKind::{self, Advanced, Clone, Native};
-use flotilla_sim::room::asked_for;
+use flotilla_sim::room::{asked_for, taken_by};
 use serde_json::{Value, json};
 
 const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
@@ -55,7 +55,8 @@ fn a_pod_that_finds_no_room_beside_others_is_not_expected_to_come_up() {
         let plan = plan_beside(&before, &four_cores(), "3200m", Change::Apply(after));
         assert_eq!(waves(one(&plan)), ["~web-2"], "{kind:?}: {}", plan.text());
         assert_eq!(one(&plan).available_at_end, 2, "{kind:?}: {}", plan.text());
-        let words = "no node has room for web-2: 0/3 nodes are available: 3 Insufficient cpu";
+        let words =
+            "no node has room for web-2, unless pods of lower priority go: 0/3 nodes are available: 3 Insufficient cpu";
         assert!(
             plan.missing.iter().any(|m| m.ends_with(words)),
             "{kind:?}: {:?}",
@@ -87,7 +88,7 @@ fn as_many_come_up_as_find_room() {
             "1",
             11,
             9,
-            "no node has room for web-10 and 1 more: 0/3 nodes are available: 3 Insufficient cpu",
+            "no node has room for web-10 and 1 more, unless pods of lower priority go: 0/3 nodes are available: 3 Insufficient cpu",
         ),
         // Others take one of the five places.
         (
@@ -96,7 +97,7 @@ fn as_many_come_up_as_find_room() {
             "1",
             13,
             12,
-            "no node has room for web-12: 0/3 nodes are available: 3 Too many pods",
+            "no node has room for web-12, unless pods of lower priority go: 0/3 nodes are available: 3 Too many pods",
         ),
         (Clone, &four_cores, "0", 12, 12, ""),
     ] {
@@ -148,8 +149,7 @@ fn pods_that_keep_away_from_each_other_need_a_node_each() {
         );
         let plan = plan_beside(&set, &four_cores(), "0", scaled(Advanced, wanted));
         assert_eq!(one(&plan).available_at_end, available, "{}", plan.text());
-        let words =
-            "no node has room for web-3: 0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules";
+        let words = "no node has room for web-3, unless pods of lower priority go: 0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules";
         assert_eq!(
             plan.missing.iter().any(|m| m.ends_with(words)),
             wanted > 3,
@@ -187,15 +187,21 @@ fn claims_without_a_class_need_a_default_one() {
         ("template/spec/volumes", volume)
     };
     for (class, has_default, missing, warned) in [
-        (json!(null), false, true, false),
-        (json!(null), true, false, false),
-        (json!(""), false, false, true),
-        (json!("standard"), false, false, false),
+        (json!(null), "", true, false),
+        (json!(null), "storageclass.kubernetes.io/is-default-class", false, false),
+        (
+            json!(null),
+            "storageclass.beta.kubernetes.io/is-default-class",
+            false,
+            false,
+        ),
+        (json!(""), "", false, true),
+        (json!("standard"), "", false, false),
     ] {
         for (field, value) in [of_template(&class), of_pod(&class)] {
             let mut lab = Lab::with(&[]);
-            if has_default {
-                let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+            if !has_default.is_empty() {
+                let annotations = json!({has_default: "true"});
                 let class =
                     json!({"metadata": {"name": "usual", "uid": "u", "annotations": annotations}, "provisioner": "p"});
                 lab.add("storage.k8s.io", "storageclasses", class);
@@ -212,5 +218,133 @@ fn claims_without_a_class_need_a_default_one() {
                 plan.text()
             );
         }
+    }
+}
+
+/// What the scheduler goes by, too, and nobody here looks at, is named.
+#[test]
+fn rules_that_are_not_looked_at_are_named() {
+    let zone = json!({"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "web"}}});
+    let required = |kind: &str| json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": [zone]}});
+    let spread =
+        |rule: &str| json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": rule, "labelSelector": {}}]);
+    for (field, value, words) in [
+        (
+            "affinity",
+            required("podAntiAffinity"),
+            "pod anti-affinity beyond nodes",
+        ),
+        ("affinity", required("podAffinity"), "pod affinity"),
+        (
+            "topologySpreadConstraints",
+            spread("DoNotSchedule"),
+            "topology spread constraints",
+        ),
+        ("topologySpreadConstraints", spread("ScheduleAnyway"), ""),
+        (
+            "schedulingGates",
+            json!([{"name": "example.com/gate"}]),
+            "scheduling gates",
+        ),
+        (
+            "containers/0/ports",
+            json!([{"containerPort": 80, "hostPort": 80}]),
+            "ports of the host",
+        ),
+        ("containers/0/ports", json!([{"containerPort": 80}]), ""),
+    ] {
+        let set = set_of(Advanced, 1, "1");
+        let after = with(set.clone(), &[(&format!("template/spec/{field}"), value)]);
+        let plan = plan_beside(&set, &four_cores(), "0", Change::Apply(after));
+        let said: Vec<_> = plan
+            .warnings
+            .iter()
+            .filter(|w| w.contains("are not looked at"))
+            .collect();
+        assert_eq!(said.len(), usize::from(!words.is_empty()), "{field}: {said:?}");
+        assert!(said.iter().all(|said| said.contains(words)), "{said:?}");
+    }
+}
+
+/// The scheduler keeps a pod away also from those that keep away from it.
+#[test]
+fn a_pod_that_others_keep_away_from_is_kept_away() {
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}});
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let set = with(set_of(Advanced, 3, "1"), &[("template/spec/affinity", affinity)]);
+    // The new pods share their nodes with anybody, and the old ones do not.
+    let after = with(
+        set.clone(),
+        &[
+            ("template/spec/affinity", json!({})),
+            ("replicas", json!(4)),
+            (ROLLING, json!({"partition": 3})),
+        ],
+    );
+    let plan = plan_beside(&set, &four_cores(), "0", Change::Apply(after));
+    assert!(
+        plan.missing.iter().any(|m| m.contains("anti-affinity")),
+        "{}",
+        plan.text()
+    );
+}
+
+#[test]
+fn what_is_too_large_to_be_counted_is_too_much() {
+    for cpu in ["1e22", "100000000000000000000000000000"] {
+        let set = set_of(Advanced, 1, "1");
+        let after = with(set.clone(), &[(RESOURCES, json!({"requests": {"cpu": cpu}}))]);
+        let plan = plan_beside(&set, &four_cores(), "0", Change::Apply(after));
+        assert!(
+            !plan.missing.is_empty() || !plan.refused.is_empty(),
+            "{cpu}: {}",
+            plan.text()
+        );
+    }
+}
+
+/// A node keeps free what it has allocated, until it has resized.
+#[test]
+fn a_resize_that_is_under_way_takes_the_larger_amount() {
+    let pod = |asked: &str, allocated: &str, reason: &str| {
+        let condition = json!({"type": "PodResizePending", "status": "True", "reason": reason});
+        json!({
+            "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": asked}}}]},
+            "status": {"conditions": [condition], "containerStatuses": [{"name": "main", "allocatedResources": {"cpu": allocated}}]},
+        })
+    };
+    let cpu = |pod: &Value| taken_by(pod)["cpu"] / 1_000_000;
+    assert_eq!(cpu(&pod("1", "1", "")), 1_000);
+    assert_eq!(cpu(&pod("2", "1", "Deferred")), 2_000);
+    assert_eq!(cpu(&pod("1", "2", "Deferred")), 2_000);
+    assert_eq!(cpu(&pod("1000000", "10m", "Infeasible")), 10);
+}
+
+/// A volume that somebody provides is taken by claims of no class.
+#[test]
+fn volumes_that_are_provided_may_do() {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claims = (
+        "volumeClaimTemplates",
+        json!([{"metadata": {"name": "data"}, "spec": spec}]),
+    );
+    for (phase, is_missing) in [("Available", false), ("Bound", true)] {
+        let mut lab = Lab::with(&[]);
+        lab.add(
+            "",
+            "persistentvolumes",
+            json!({"metadata": {"name": "pv", "uid": "v"}, "spec": {}, "status": {"phase": phase}}),
+        );
+        let plan = lab.plan(&[Change::Apply(with(
+            manifest(Advanced, "web"),
+            std::slice::from_ref(&claims),
+        ))]);
+        assert_eq!(plan.missing.len(), usize::from(is_missing), "{}", plan.text());
+        assert_eq!(
+            plan.warnings.iter().any(|w| w.contains("somebody provides")),
+            !is_missing,
+            "{}",
+            plan.text()
+        );
     }
 }

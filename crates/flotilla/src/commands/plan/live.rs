@@ -7,7 +7,7 @@ use flotilla_apiserver::Foreign;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::Resource;
 use flotilla_model::template::Amounts;
-use flotilla_plan::{State, Unread, asked_for};
+use flotilla_plan::{State, Unread, taken_by};
 use flotilla_playground::Saved;
 use http::Method;
 use serde_json::{Value, json};
@@ -99,6 +99,11 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
     reading
         .try_list(("storage.k8s.io", "storageclasses"), None, classes, without)
         .await?;
+    if !reading.has_default_class() {
+        // Volumes that somebody provides are for claims of no class.
+        let volumes = "/api/v1/persistentvolumes".to_owned();
+        reading.look_up(("", "persistentvolumes"), None, volumes).await?;
+    }
     let priorities = "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned();
     let without = "priority classes are not looked at";
     reading
@@ -207,6 +212,11 @@ impl Reading<'_> {
         Ok(())
     }
 
+    fn has_default_class(&self) -> bool {
+        let mut classes = self.objects.iter().filter(|object| object.resource == "storageclasses");
+        classes.any(|class| flotilla_plan::is_default_class(&class.object))
+    }
+
     /// Names of config maps and secrets, if sets of the namespace read any: of what is in them, nothing is asked.
     async fn what_containers_read(&mut self, namespace: &str, brought: &[Value]) -> Result<(), Error> {
         let is_here = |set: &&Value| set["metadata"]["namespace"] == namespace;
@@ -281,11 +291,14 @@ impl Reading<'_> {
 
     /// The nodes, as far as they decide where pods run and which pods nobody can end, page by page: each has much more to say.
     async fn nodes(&mut self) -> Result<Option<usize>, Error> {
+        let before = self.objects.len();
         let (mut count, mut token) = (0, Some(String::new()));
         while let Some(page) = token {
             let asked = Asked::page("nodes", &page);
             let without = "nodes are not looked at, and pods are taken to find room on one that is up";
             let Some(mut list) = self.ask_for_page(&asked, without).await? else {
+                // Some of them would say that there is no room, and others have it.
+                self.objects.truncate(before);
                 return Ok(None);
             };
             token = next_page(&list);
@@ -303,8 +316,17 @@ impl Reading<'_> {
         let mut token = Some(String::new());
         while let Some(page) = token {
             let without = "what pods of other namespaces take of nodes is not counted";
-            let Some(list) = self.ask_for_page(&Asked::page("pods", &page), without).await? else {
-                return Ok(BTreeMap::new());
+            let list = match self.ask_for_page(&Asked::page("pods", &page), without).await {
+                Ok(Some(list)) => list,
+                // So much is taken, at least.
+                Ok(None) => return Ok(taken),
+                Err(error) if !page.is_empty() => {
+                    self.warnings.push(format!(
+                        "of what pods of other namespaces take of nodes a part is not counted: {error}"
+                    ));
+                    return Ok(taken);
+                }
+                Err(error) => return Err(error),
             };
             token = next_page(&list);
             let pods = list["items"].as_array().into_iter().flatten();
@@ -314,16 +336,17 @@ impl Reading<'_> {
                     .is_some_and(|ns| namespaces.contains(ns))
             };
             for pod in pods.filter(is_other) {
-                count += 1;
                 let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
                 if let (Some(node), false) = (pod["spec"]["nodeName"].as_str(), has_ended) {
-                    add(taken.entry(node.to_owned()).or_default(), asked_for(&pod["spec"]));
+                    count += 1;
+                    add(taken.entry(node.to_owned()).or_default(), taken_by(pod));
                 }
             }
             if count > OTHERS_MAX {
-                self.warnings
-                    .push(format!("{without}: there are more than {OTHERS_MAX} of them"));
-                return Ok(BTreeMap::new());
+                self.warnings.push(format!(
+                    "what pods of other namespaces take of nodes is counted for the first {count} of them only"
+                ));
+                return Ok(taken);
             }
         }
         Ok(taken)
@@ -332,6 +355,11 @@ impl Reading<'_> {
     /// A page of a list that is not strictly needed; none if we may not read it.
     async fn ask_for_page(&mut self, asked: &Asked<'_>, without: &str) -> Result<Option<Value>, Error> {
         match self.ask(asked).await {
+            // What is served at first is served to the end.
+            Ok(Value::Null) if asked.path.contains("&continue=") => Err(Error::NotPossible(format!(
+                "the list of {} broke off; try again",
+                asked.name()
+            ))),
             Ok(list) => Ok(Some(list)),
             Err(error @ Error::Forbidden { .. }) => {
                 self.warnings.push(format!("{without}: {error}"));
@@ -344,9 +372,10 @@ impl Reading<'_> {
 
 /// Where a list goes on, as a part of a query.
 fn next_page(list: &Value) -> Option<String> {
-    let token = list["metadata"]["continue"]
-        .as_str()
-        .filter(|token| !token.is_empty())?;
+    // A page without items leads nowhere.
+    let has_items = list["items"].as_array().is_some_and(|items| !items.is_empty());
+    let token = list["metadata"]["continue"].as_str();
+    let token = token.filter(|token| has_items && !token.is_empty())?;
     // A token is base64.
     let token = token.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     Some(format!("&continue={token}"))
