@@ -50,24 +50,39 @@ pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BT
     old.chain(changed).collect()
 }
 
-/// Whether the node of a pod says that it cannot pull an image which a container of the pod had before it was changed in place: only kubelets
-/// write these words, and they name the image in quotes.
+/// Whether the node of a pod that cannot pull an image has yet to look at how the pod was changed in place. Nodes say up to which generation they
+/// have looked (<https://kubernetes.io/docs/concepts/workloads/pods/#pod-generation>); of those that do not, it is known by the image which they
+/// name in quotes.
 fn fails_with_a_former_image(pod: &Value) -> bool {
     let each = |list: &'_ Value| list.as_array().cloned().unwrap_or_default();
     let statuses = each(&pod["status"]["containerStatuses"]);
-    each(&pod["spec"]["containers"]).iter().any(|container| {
-        let status = statuses.iter().find(|status| status["name"] == container["name"]);
-        let waiting = status.map_or(&Value::Null, |status| &status["state"]["waiting"]);
+    let mut messages = statuses.iter().filter_map(|status| {
+        let waiting = &status["state"]["waiting"];
         let is_about_images = waiting["reason"]
             .as_str()
             .is_some_and(|reason| reason.contains("Image"));
-        let message = waiting["message"].as_str().unwrap_or_default();
-        let named = message
-            .split_once("pulling image \"")
-            .and_then(|(_, rest)| Some(rest.split_once('"')?.0));
-        let image = container["image"].as_str().unwrap_or_default();
+        is_about_images.then(|| waiting["message"].as_str().unwrap_or_default())
+    });
+    if let (Some(generation), Some(seen)) = (
+        pod["metadata"]["generation"].as_i64(),
+        pod["status"]["observedGeneration"].as_i64(),
+    ) {
+        return seen < generation && messages.next().is_some();
+    }
+    let containers = each(&pod["spec"]["containers"]);
+    let volumes = each(&pod["spec"]["volumes"]);
+    let of_containers = containers.iter().map(|container| &container["image"]);
+    let images = of_containers.chain(volumes.iter().map(|volume| &volume["image"]["reference"]));
+    let images: Vec<&str> = images.filter_map(Value::as_str).collect();
+    messages.any(|message| {
+        let named = message.split_once("pulling image \"");
+        let named = named.and_then(|(_, rest)| Some(rest.split_once('"')?.0));
         // Kubelets may add a registry or a tag.
-        is_about_images && named.is_some_and(|named| !named.contains(image) && !image.contains(named))
+        named.is_some_and(|named| {
+            !images
+                .iter()
+                .any(|image| named.contains(image) || image.contains(named))
+        })
     })
 }
 
@@ -186,6 +201,29 @@ mod tests {
         let changed = advice(("app:v2", "app:v2"), 1);
         let words = "it has, or gets, another image by now, which its node has yet to look at; see what it says then: kubectl describe pod web-0 -n ns";
         assert_eq!(changed, words);
+        let is_former = |generation: i64, seen: Value, message: &str| {
+            fails_with_a_former_image(&json!({
+                "metadata": {"generation": generation},
+                "spec": {"containers": [{"name": "main", "image": "app:v1"}], "volumes": [{"name": "model", "image": {"reference": "models:v9"}}]},
+                "status": {"observedGeneration": seen, "containerStatuses": [{"name": "main", "state": {"waiting": {
+                    "reason": "ErrImagePull", "message": message}}}]},
+            }))
+        };
+        let unpacked = "failed to pull and unpack image \"docker.io/library/app:broken\": not found";
+        for (generation, seen, message, expected) in [
+            (2, json!(1), unpacked, true),
+            (2, json!(1), "Back-off pulling image \"app:v10\"", true),
+            (2, json!(2), unpacked, false),
+            (1, json!(1), "Back-off pulling image \"models:v9\"", false),
+            (1, json!(null), "Back-off pulling image \"models:v9\"", false),
+            (2, json!(null), "Back-off pulling image \"app:broken\"", true),
+        ] {
+            assert_eq!(
+                is_former(generation, seen.clone(), message),
+                expected,
+                "{generation} {seen} {message}"
+            );
+        }
     }
 
     /// A pod that the set keeps as it is, is not to be deleted for its revision.

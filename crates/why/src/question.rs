@@ -5,7 +5,7 @@ use crate::set::LiveSet;
 use crate::trial::Tried;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
-use flotilla_model::{Decision, Hints, PassContext, PodRecord, Reader as _, Timestamp, Wait, WaitCause};
+use flotilla_model::{Decision, Hints, PassContext, PodRecord, Reader as _, Resource, Timestamp, Wait, WaitCause};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Held {
     pub(crate) decision: Decision,
     pub(crate) waits: Vec<Wait>,
     /// What the API server would create by now.
-    pub(crate) creatable: BTreeSet<String>,
+    pub(crate) creatable: BTreeSet<(Resource, String)>,
     /// Pods on their way out that nothing waits for.
     pub(crate) terminating: Vec<Arc<PodRecord>>,
     is_deleted: bool,

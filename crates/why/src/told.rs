@@ -3,7 +3,7 @@
 
 use crate::set::LiveSet;
 use crate::trial::condition;
-use flotilla_model::{Command, Decision, Refusal, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
+use flotilla_model::{Command, Decision, Refusal, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -13,14 +13,17 @@ const LOOKED_AT: usize = 16 * 1024;
 const TOLD: usize = 600;
 /// No name and no reason is longer, in bytes.
 const LONGEST_NAME: usize = 300;
-/// What was said then may be over by now.
-const LAST_TRIED: &str = "when the manager last tried: ";
 /// The reason of the condition by which a set says that its pods end right after their start.
 const START_BACK_OFF: &str = "StartBackOff";
 
 /// Adds what the manager would do next and was refused when it did so last, or holds back for now, as the set's conditions say. What they say of
 /// anything else is over, and so is what the API server would refuse to everybody but accepts by now (`creatable`).
-pub(super) fn add_refused(live: &LiveSet, decision: &Decision, creatable: &BTreeSet<String>, waits: &mut Vec<Wait>) {
+pub(super) fn add_refused(
+    live: &LiveSet,
+    decision: &Decision,
+    creatable: &BTreeSet<(Resource, String)>,
+    waits: &mut Vec<Wait>,
+) {
     let told = Told::of(live);
     if told.messages.is_empty() {
         return;
@@ -40,7 +43,8 @@ pub(super) fn add_refused(live: &LiveSet, decision: &Decision, creatable: &BTree
             continue;
         };
         let cause = told.cause(&subject);
-        let is_over = |cause: &WaitCause| creatable.contains(&subject) && is_for_everyone(cause);
+        let what = (scoped.command.resource(), subject.clone());
+        let is_over = |cause: &WaitCause| creatable.contains(&what) && is_for_everyone(cause);
         if let Some((cause, since)) = cause.filter(|(cause, _)| !is_over(cause)) {
             known.insert(subject.clone());
             waits.push(Wait { subject, cause, since });
@@ -67,7 +71,7 @@ fn is_for_everyone(cause: &WaitCause) -> bool {
     let WaitCause::Refused { message, .. } = cause else {
         return false;
     };
-    let said = message.strip_prefix(LAST_TRIED).unwrap_or(message);
+    let said = message.strip_prefix(WaitCause::LAST_TRIED).unwrap_or(message);
     Refusal::of(said).is_some_and(|refusal| refusal.is_for_everyone())
 }
 
@@ -130,7 +134,7 @@ impl<'l> Told<'l> {
                     let is_word = !reason.is_empty() && reason.bytes().all(|b| b.is_ascii_alphanumeric());
                     is_word.then(|| WaitCause::Refused {
                         reason: reason.to_owned(),
-                        message: format!("{LAST_TRIED}{}", shortened(said, TOLD)),
+                        message: format!("{}{}", WaitCause::LAST_TRIED, shortened(said, TOLD)),
                         retry_at: None,
                     })?
                 }
@@ -299,16 +303,17 @@ mod tests {
     /// alone may still be said to the manager.
     #[test]
     fn what_is_accepted_by_now_is_over_unless_it_depends_on_who_asks() {
-        let told = |said: &str, creatable: &[&str]| {
+        let told_of = |said: &str, resource: Resource, creatable: &[&str]| {
             let message = format!("web-1: Forbidden: {said}");
             let condition =
                 json!({"type": "FailedCreatePod", "status": "True", "reason": "Forbidden", "message": message});
             let live = live(SetKind::Advanced, json!({"status": {"conditions": [condition]}}));
-            let creatable: BTreeSet<String> = creatable.iter().map(|name| (*name).to_owned()).collect();
+            let creatable = creatable.iter().map(|name| (resource, (*name).to_owned())).collect();
             let mut waits = Vec::new();
             add_refused(&live, &decision(vec![create(1)]), &creatable, &mut waits);
             !waits.is_empty()
         };
+        let told = |said: &str, creatable: &[&str]| told_of(said, Resource::Pods, creatable);
         let forbidden = |why: &str| format!("pods \"web-1\" is forbidden: {why}");
         for (said, is_told) in [
             (forbidden("no PriorityClass with name gold was found"), false),
@@ -335,6 +340,10 @@ mod tests {
         ] {
             assert_eq!(told(&said, &["web-1"]), is_told, "{said}");
             assert!(told(&said, &["web-0"]), "the trial was of another: {said}");
+            assert!(
+                told_of(&said, Resource::Claims, &["web-1"]),
+                "the trial was of its claim: {said}"
+            );
         }
     }
 
@@ -402,6 +411,14 @@ mod tests {
             .advice("web-2", &Whom::of("statefulset.apps/web", "shop"))
             .expect("advice");
         assert!(!advice.contains("robot") && !advice.contains("can-i"), "{advice}");
+        // It may have been a deletion that a policy denied: to edit the template would be no help, and would roll pods.
+        let denied = "web-1: Invalid: pods \"web-1\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: no";
+        let told = Told {
+            messages: vec![(Kind::Refusals, denied, None)],
+        };
+        let (cause, _) = told.cause("web-1").expect("a cause");
+        let advice = cause.advice("web-1", &Whom::of("statefulset.apps/web", "shop"));
+        assert!(advice.is_some_and(|advice| !advice.contains("template")), "{cause}");
         let endless = format!("web-1: Forbidden: {}", "; ".repeat(500_000));
         let told = Told {
             messages: vec![(Kind::Refusals, beginning(&endless), None)],

@@ -20,7 +20,7 @@ pub struct Tried {
     /// The revisions of which it accepts pods.
     pub accepted: BTreeSet<String>,
     /// What it would create by now for whoever asks, each as waits name it.
-    pub creatable: BTreeSet<String>,
+    pub creatable: BTreeSet<(Resource, String)>,
     /// What a trial did not tell, in a sentence: whoever asks may not try it, or nobody answered.
     pub untold: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Tried {
     /// The API server accepts it.
     pub fn accept(&mut self, trial: &Trial<'_>, set: &LiveSet) {
         self.is_not_refused(trial);
-        self.creatable.insert(subject_of(trial.scoped, set));
+        self.creatable.insert((trial.resource(), subject_of(trial.scoped, set)));
     }
 
     /// Nothing is known against it.
@@ -89,21 +89,15 @@ impl Tried {
         let failed = flotilla_controllers::failed_creation(set.kind);
         if is_about_who_asks(&status) {
             self.is_not_refused(trial);
-            self.untold = Some(format!(
-                "whether the API server accepts what comes next could not be tried{}: {}",
-                condition_says(&set.object, failed),
-                status.message
-            ));
+            self.untold = Some(untried(set, "could not be tried", &status.message));
             return;
         }
         let is_a_trial_anyway = matches!(trial.scoped.command, Command::Try { .. });
         if is_of_the_trial_alone(&status) && !is_a_trial_anyway {
-            self.untold = Some(format!(
-                "whether the API server accepts what comes next could not be tried: {}",
-                status.message
-            ));
+            self.untold = Some(untried(set, "could not be tried", &status.message));
             return;
         }
+        let said = status.message.clone();
         let answer = Answer::Refused(Refused {
             status,
             retry_after: None,
@@ -122,18 +116,26 @@ impl Tried {
                 }
             }
             Outcome::Unknown(message) => {
-                self.untold = Some(format!(
-                    "what comes next was tried, and nobody knows what came of it: {message}"
-                ));
+                self.untold = Some(untried(set, "was tried, and nobody knows what came of it", &message));
             }
             Outcome::Throttled(_) => {
-                self.untold =
-                    Some("what comes next could not be tried: the API server asks for fewer requests".to_owned());
+                self.untold = Some(untried(set, "could not be tried", "it asks for fewer requests"));
             }
-            // The cluster has changed meanwhile, or nothing was sent.
-            Outcome::Stale | Outcome::NotSent(_) | Outcome::Fenced => {}
+            // Somebody else wrote at the same moment, such as the quota's controller.
+            Outcome::Stale => {
+                self.untold = Some(untried(set, "could not be tried", &said));
+            }
+            Outcome::NotSent(_) | Outcome::Fenced => {}
         }
     }
+}
+
+/// That a trial told nothing, and why; then what the manager was told is all that is known.
+fn untried(set: &LiveSet, what: &str, why: &str) -> String {
+    format!(
+        "whether the API server accepts what comes next {what}{}: {why}",
+        condition_says(&set.object, flotilla_controllers::failed_creation(set.kind))
+    )
 }
 
 /// The first creations and trials, of each kind some: claims come before the pods that mount them, and would be all.
@@ -280,6 +282,11 @@ mod tests {
                 false,
             ),
             (429, "slow down", false),
+            (
+                409,
+                "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified",
+                false,
+            ),
         ] {
             let trial = Trial {
                 scoped: &scoped,
