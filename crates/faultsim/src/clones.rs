@@ -40,7 +40,6 @@ use crate::stubborn;
 use crate::takers;
 use crate::tenants;
 use crate::theirs;
-use crate::why::told;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::server::RevisionLabel;
@@ -239,7 +238,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         asks_of_each: wanted.faults.contains(&FaultKind::Asked),
-        mends_as_told: told::by_chance(seed, wanted),
+        mends_as_told: wanted.faults.contains(&FaultKind::Told),
         seed,
         set,
         managers,

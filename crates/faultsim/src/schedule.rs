@@ -29,7 +29,6 @@ use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
 use crate::takers::{self, Taking};
 use crate::webhook::absences;
-use crate::why::told;
 use crate::{tenants, theirs};
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -416,7 +415,7 @@ impl Schedule {
         Schedule {
             seed,
             asks_of_each: wanted.faults.contains(&FaultKind::Asked),
-            mends_as_told: told::by_chance(seed, wanted),
+            mends_as_told: wanted.faults.contains(&FaultKind::Told),
             set,
             has_webhook,
             managers,

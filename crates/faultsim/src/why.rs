@@ -5,7 +5,7 @@
 //! does what is advised comes to the end.
 
 mod held;
-pub(crate) mod told;
+mod told;
 
 use self::held::{HeldBack, held_back, tells_of};
 use crate::defect::Defect;

@@ -276,6 +276,11 @@ pub fn taken_by(pod: &Value) -> Amounts {
     let is_in_vain = conditions.iter().any(|c| is_pending(c) && c["reason"] == "Infeasible");
     for container in &mut containers {
         let Some((_, given)) = of(container) else { continue };
+        // What a file says of a pod may be of any shape.
+        let may_be_set = |list: &Value| list.is_null() || list.is_object();
+        if !may_be_set(&container["resources"]) || !may_be_set(&container["resources"]["requests"]) {
+            continue;
+        }
         for (name, given) in given.as_object().into_iter().flatten() {
             let asked = &container["resources"]["requests"][name];
             if is_in_vain || amount(asked) < amount(given) {

@@ -1,16 +1,11 @@
 //! What stays wrong at the end of all faults until whoever asks why is told of it: users mend nothing else then.
 
 use crate::run::{STUCK_MS, World};
-use crate::schedule::{FaultKind, UserAct, Wanted};
+use crate::schedule::UserAct;
 use fastrand::Rng;
 use flotilla_model::Timestamp;
 use flotilla_sim::placement;
 use flotilla_why::Cause;
-
-/// Whether users mend only what they are told of; by luck of its own.
-pub(crate) fn by_chance(_seed: u64, wanted: &Wanted) -> bool {
-    wanted.faults.contains(&FaultKind::Told)
-}
 
 /// What whoever is told has to see to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -318,6 +318,12 @@ fn a_resize_that_is_under_way_takes_the_larger_amount() {
     assert_eq!(cpu(&pod("2", "1", "Deferred")), 2_000);
     assert_eq!(cpu(&pod("1", "2", "Deferred")), 2_000);
     assert_eq!(cpu(&pod("1000000", "10m", "Infeasible")), 10);
+    for odd in [json!(null), json!({}), json!("1"), json!({"requests": "1"})] {
+        let mut pod = pod("1", "2", "");
+        pod["spec"]["containers"][0]["resources"] = odd.clone();
+        let has_room_for_what_is_given = odd.is_null() || odd == json!({});
+        assert_eq!(taken_by(&pod).contains_key("cpu"), has_room_for_what_is_given, "{odd}");
+    }
 }
 
 /// A volume that somebody provides is taken by claims of no class.
