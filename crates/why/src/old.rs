@@ -51,8 +51,8 @@ pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BT
 }
 
 /// Whether the node of a pod that cannot pull an image has yet to look at how the pod was changed in place. Nodes say up to which generation they
-/// have looked (<https://kubernetes.io/docs/concepts/workloads/pods/#pod-generation>); of those that do not, it is known by the image which they
-/// name in quotes.
+/// have looked (<https://kubernetes.io/docs/concepts/workloads/pods/#pod-generation>). Until the new image is pulled, kubelets repeat what they said
+/// of the one before, at the new generation, too: that is known by the image which they name in quotes.
 fn fails_with_a_former_image(pod: &Value) -> bool {
     let each = |list: &'_ Value| list.as_array().cloned().unwrap_or_default();
     let statuses = each(&pod["status"]["containerStatuses"]);
@@ -63,27 +63,38 @@ fn fails_with_a_former_image(pod: &Value) -> bool {
             .is_some_and(|reason| reason.contains("Image"));
         is_about_images.then(|| waiting["message"].as_str().unwrap_or_default())
     });
-    if let (Some(generation), Some(seen)) = (
-        pod["metadata"]["generation"].as_i64(),
-        pod["status"]["observedGeneration"].as_i64(),
-    ) {
-        return seen < generation && messages.next().is_some();
+    let generation = pod["metadata"]["generation"].as_i64();
+    let seen = pod["status"]["observedGeneration"].as_i64();
+    if let (Some(generation), Some(seen)) = (generation, seen)
+        && seen < generation
+    {
+        return messages.next().is_some();
     }
     let containers = each(&pod["spec"]["containers"]);
     let volumes = each(&pod["spec"]["volumes"]);
     let of_containers = containers.iter().map(|container| &container["image"]);
     let images = of_containers.chain(volumes.iter().map(|volume| &volume["image"]["reference"]));
-    let images: Vec<&str> = images.filter_map(Value::as_str).collect();
+    let images: Vec<String> = images.filter_map(Value::as_str).map(full_name).collect();
     messages.any(|message| {
-        let named = message.split_once("pulling image \"");
+        let named = message.split_once("image \"");
         let named = named.and_then(|(_, rest)| Some(rest.split_once('"')?.0));
-        // Kubelets may add a registry or a tag.
-        named.is_some_and(|named| {
-            !images
-                .iter()
-                .any(|image| named.contains(image) || image.contains(named))
-        })
+        named.is_some_and(|named| !images.contains(&full_name(named)))
     })
+}
+
+/// An image by its full name, as container runtimes complete it: with registry, and tag or digest
+/// (<https://kubernetes.io/docs/concepts/containers/images/#image-names>).
+fn full_name(image: &str) -> String {
+    let (first, has_more) = image.split_once('/').map_or((image, false), |(first, _)| (first, true));
+    let names_registry = has_more && (first.contains(['.', ':']) || first == "localhost");
+    let registry = match (names_registry, has_more) {
+        (true, _) => "",
+        (false, true) => "docker.io/",
+        (false, false) => "docker.io/library/",
+    };
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let tag = if last.contains([':', '@']) { "" } else { ":latest" };
+    format!("{registry}{image}{tag}")
 }
 
 /// Whether a pod is in the grace period of an update in place.
@@ -213,7 +224,16 @@ mod tests {
         for (generation, seen, message, expected) in [
             (2, json!(1), unpacked, true),
             (2, json!(1), "Back-off pulling image \"app:v10\"", true),
-            (2, json!(2), unpacked, false),
+            // Its node repeats what it said before, until the new image is pulled.
+            (2, json!(2), unpacked, true),
+            (2, json!(2), "Back-off pulling image \"app:v10\"", true),
+            (
+                2,
+                json!(2),
+                "failed to pull and unpack image \"docker.io/library/app:v1\": not found",
+                false,
+            ),
+            (2, json!(2), "no such host", false),
             (1, json!(1), "Back-off pulling image \"models:v9\"", false),
             (1, json!(null), "Back-off pulling image \"models:v9\"", false),
             (2, json!(null), "Back-off pulling image \"app:broken\"", true),
@@ -223,6 +243,20 @@ mod tests {
                 expected,
                 "{generation} {seen} {message}"
             );
+        }
+    }
+
+    #[test]
+    fn images_are_completed_as_container_runtimes_do_it() {
+        for (image, expected) in [
+            ("app", "docker.io/library/app:latest"),
+            ("app:v1", "docker.io/library/app:v1"),
+            ("team/app@sha256:00", "docker.io/team/app@sha256:00"),
+            ("registry.example.com/app", "registry.example.com/app:latest"),
+            ("registry:5000/app:v1", "registry:5000/app:v1"),
+            ("localhost/app", "localhost/app:latest"),
+        ] {
+            assert_eq!(full_name(image), expected);
         }
     }
 
