@@ -13,21 +13,7 @@ struct Open {
 }
 
 /// They are left out; `--include-ignored` runs them, too.
-const OPEN: &[Open] = &[
-    Open {
-        suite: "behaviour",
-        story: "stuck::twofold::finalizer_and_on_delete_in_order_native",
-        reason: HIDDEN_OLD_PODS,
-    },
-    Open {
-        suite: "behaviour",
-        story: "stuck::twofold::finalizer_and_on_delete_in_order_advanced",
-        reason: HIDDEN_OLD_PODS,
-    },
-];
-
-const HIDDEN_OLD_PODS: &str =
-    "with OnDelete and in order, old pods that users may delete are not told while another pod does not go";
+const OPEN: &[Open] = &[];
 
 /// The stories of a suite.
 pub struct Stories {

@@ -42,6 +42,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         if !plan.resume() {
             plan.unblock();
         }
+        plan.say_what_is_up_to_users();
     } else {
         plan.update();
     }

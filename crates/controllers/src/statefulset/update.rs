@@ -21,16 +21,29 @@ impl Plan<'_> {
             return;
         }
         match spec.update {
-            UpdateKind::OnDelete => self.say_what_users_delete(),
-            _ if spec.is_paused() => {
-                let is_left = |o: &Occupant| !o.doomed && (o.is_old() || self.claims_lag(&o.pod));
-                if self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_left)) {
-                    self.pass.wait(self.view.set.name().to_owned(), WaitCause::Paused, None);
-                }
-            }
+            UpdateKind::OnDelete => {}
+            _ if spec.is_paused() => {}
             UpdateKind::Recreate => self.recreate_all(),
             UpdateKind::RollingUpdate if self.is_classic() => self.roll_classic(),
             UpdateKind::RollingUpdate => self.roll(),
+        }
+        self.say_what_is_up_to_users();
+    }
+
+    /// Which pods no update replaces until users do something about it, also while another pod holds up all others.
+    pub(super) fn say_what_is_up_to_users(&mut self) {
+        let view = self.view;
+        let spec = &view.set.spec;
+        if spec.is_stopped(Area::Update) {
+            return;
+        }
+        if spec.update == UpdateKind::OnDelete {
+            self.say_what_users_delete();
+        } else if spec.is_paused() {
+            let is_left = |o: &Occupant| !o.doomed && (o.is_old() || self.claims_lag(&o.pod));
+            if self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_left)) {
+                self.pass.wait(self.view.set.name().to_owned(), WaitCause::Paused, None);
+            }
         }
         self.say_what_the_partition_keeps();
     }
@@ -39,7 +52,7 @@ impl Plan<'_> {
     fn say_what_users_delete(&mut self) {
         let occupants = self.slots.iter().filter_map(|s| s.occupant.as_ref());
         let (mut old, mut lagging) = (0, 0);
-        for occupant in occupants.filter(|o| !o.doomed) {
+        for occupant in occupants.filter(|o| !o.doomed && !o.pod.is_terminating()) {
             old += usize::from(occupant.is_old());
             lagging += usize::from(self.claims_lag(&occupant.pod));
         }

@@ -164,7 +164,7 @@ async fn held_and_old(s: Stuck) {
         .await;
     s.api.delete(&s.pod("web-1"), false).await;
     let held = cause("web-1", &["is terminating", HOLD], "kubectl edit pod web-1 ");
-    let old = cause("web", &["replaced when they are deleted"], "kubectl get pods ");
+    let old = cause("web", &["1 old, replaced when they are deleted"], "kubectl get pods ");
     let told = s.told(&[held, old]).await;
     s.edit(&told[0], HOLD, &without_hold());
     let old = s

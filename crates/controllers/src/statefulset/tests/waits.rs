@@ -243,6 +243,25 @@ fn why_a_paused_or_manual_update_stands_still() {
         .pods([0], "old")
         .pods([1], "new");
     assert_eq!(only(&by_hand, "web").cause, WaitCause::OnDelete { old: 1 });
+    // Also while all wait for one that does not go.
+    for (set, expected) in [
+        (
+            advanced(2).spec("/updateStrategy/type", json!("OnDelete")),
+            WaitCause::OnDelete { old: 1 },
+        ),
+        (advanced(2).rolling(json!({"paused": true})), WaitCause::Paused),
+        (
+            advanced(2).rolling(json!({"partition": 1})),
+            WaitCause::Partition { kept: 1 },
+        ),
+    ] {
+        let set = set
+            .ordered()
+            .pods([0], "old")
+            .pod(pod("web-1").revision("old").terminating());
+        assert_eq!(only(&set, "web").cause, expected);
+        assert_ne!(on(&set, "web-1"), [], "it is in the way");
+    }
     assert_eq!(
         on(
             &rolled_out(advanced(1))
