@@ -40,6 +40,7 @@ use crate::stubborn;
 use crate::takers;
 use crate::tenants;
 use crate::theirs;
+use crate::why;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::server::RevisionLabel;
@@ -237,8 +238,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(clocks::by_chance(seed, wanted, managers));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
-        asks_of_each: wanted.faults.contains(&FaultKind::Asked),
-        mends_as_told: wanted.faults.contains(&FaultKind::Told),
+        mends_as_told: why::comes(seed, wanted),
         seed,
         set,
         managers,

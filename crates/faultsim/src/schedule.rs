@@ -29,6 +29,7 @@ use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
 use crate::takers::{self, Taking};
 use crate::webhook::absences;
+use crate::why;
 use crate::{tenants, theirs};
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -334,8 +335,6 @@ impl SetPlan {
 pub struct Schedule {
     /// Where it comes from.
     pub seed: u64,
-    /// Each pod that is held back has to be told of by whoever asks why.
-    pub asks_of_each: bool,
     /// What is wrong at the end of all faults stays so until whoever asks why is told of it.
     pub mends_as_told: bool,
     /// The set.
@@ -414,8 +413,7 @@ impl Schedule {
         items.sort_by_key(|item| item.at_ms);
         Schedule {
             seed,
-            asks_of_each: wanted.faults.contains(&FaultKind::Asked),
-            mends_as_told: wanted.faults.contains(&FaultKind::Told),
+            mends_as_told: why::comes(seed, wanted),
             set,
             has_webhook,
             managers,

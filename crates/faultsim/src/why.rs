@@ -7,6 +7,8 @@
 mod held;
 mod told;
 
+pub(crate) use told::comes;
+
 use self::held::{HeldBack, held_back, tells_of};
 use crate::defect::Defect;
 use crate::event::Event;
@@ -192,11 +194,8 @@ impl World {
         })
     }
 
-    /// Each of these is told of, where schedules ask for that.
+    /// Each of these is told of.
     fn explains(&self, report: &Report, held: &HeldBack) -> Verdict {
-        if !self.schedule.asks_of_each {
-            return Ok(());
-        }
         let causes = self.causes_in(report);
         let next = self.next_in(report);
         let key = Self::set_key();

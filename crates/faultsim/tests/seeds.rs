@@ -49,8 +49,8 @@ fn every_kind_of_fault_comes_and_holds_alone() {
         };
         for seed in 0..10 {
             let schedule = Schedule::of_seed(seed, &wanted);
-            // Who asks does nothing, and who waits for advice neither.
-            let comes = !matches!(kind, FaultKind::Asked | FaultKind::Told | FaultKind::None);
+            // Who waits for advice does nothing.
+            let comes = !matches!(kind, FaultKind::Told | FaultKind::None);
             assert_eq!(schedule.items.len() > 1, comes, "{kind:?}");
             assert_eq!(
                 verdict(&schedule, Options::default()).0,

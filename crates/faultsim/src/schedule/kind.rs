@@ -79,8 +79,6 @@ pub enum FaultKind {
     Deferrals,
     /// Users change labels and annotations of claim templates, which reach the claims of an Advanced set where a switch says so.
     ClaimLabels,
-    /// Each pod that has been held back for more than a minute has to be told of by whoever asks why, whatever else goes on.
-    Asked,
     /// What is wrong at the end of all faults stays so, until whoever asks why is told of it: a template, a quota, a webhook, a lost node.
     Told,
     /// Managers of CloneSets have a gate on by which prepared pods count as updated when others are made.
@@ -91,7 +89,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 41] = [
+    pub const ALL: [FaultKind; 40] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -130,7 +128,6 @@ impl FaultKind {
         FaultKind::Environment,
         FaultKind::Deferrals,
         FaultKind::ClaimLabels,
-        FaultKind::Asked,
         FaultKind::Told,
         FaultKind::Prepared,
     ];

@@ -1,7 +1,8 @@
 //! What stays wrong at the end of all faults until whoever asks why is told of it: users mend nothing else then.
 
+use crate::asks;
 use crate::run::{STUCK_MS, World};
-use crate::schedule::UserAct;
+use crate::schedule::{FaultKind, UserAct, Wanted};
 use fastrand::Rng;
 use flotilla_model::Timestamp;
 use flotilla_sim::placement;
@@ -42,6 +43,12 @@ impl Mend {
             speaks_of(&["node"]).then_some(Mend::Node)
         }
     }
+}
+
+/// Whether it comes, by luck of its own, so that everything else of a seed is the same with and without it.
+pub(crate) fn comes(seed: u64, wanted: &Wanted) -> bool {
+    let mut rng = Rng::with_seed(seed ^ 0x070_1d0f);
+    asks::comes(&mut rng, wanted, FaultKind::Told, 4)
 }
 
 /// What the policy says of pods that their template makes so.
