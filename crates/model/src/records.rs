@@ -9,7 +9,7 @@ mod pod;
 mod recorded_claims;
 mod revision;
 
-pub use claim::{ClaimRecord, StorageClassRecord};
+pub use claim::{ClaimRecord, StorageClassRecord, storage_class_of};
 pub use config_map::ConfigMapRecord;
 pub use detail::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,

@@ -1,9 +1,10 @@
 //! What new pods refer to, and was not found in the cluster: they would not come up, however well the rest goes.
 
 use crate::report::{Action, ClaimAction, SetPlan, Step};
-use crate::state::{State, Unread, is_default_class, list};
+use crate::state::{State, VOLUMES, is_default_class, list};
 use crate::trace::Traced;
 use flotilla_controllers::{failed_creation, failed_update};
+use flotilla_model::records::storage_class_of;
 use flotilla_model::{Failure, PodRecord};
 use flotilla_sim::server::{Absent, AbsentKind};
 use flotilla_sim::{placement, room};
@@ -46,7 +47,8 @@ const CLAIM: Kind = kind("claim", "", "persistentvolumeclaims", true);
 const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclasses", false);
 /// Under this name stand the rules of affinity that a scheduler has to keep.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const VOLUMES: &str = "persistentvolumes";
+/// The provisioner of classes whose volumes people make.
+const BY_HAND: &str = "kubernetes.io/no-provisioner";
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
 /// What admission looks up before a pod is made.
 const ESSENTIAL: [(Kind, AbsentKind); 3] = [
@@ -84,10 +86,7 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
         if all.any(|meta| meta["name"] == name && namespace.is_none_or(|namespace| meta["namespace"] == namespace)) {
             continue;
         }
-        let is_unread = state.unread.iter().any(|unread| {
-            (unread.group.as_str(), unread.resource.as_str()) == (kind.group, kind.resource)
-                && unread.namespace.as_deref() == namespace
-        });
+        let is_unread = state.is_unread((kind.group, kind.resource), namespace);
         let of = |what: &str| {
             format!(
                 "{} in namespace {}: {} {name} {what}",
@@ -147,6 +146,10 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
         return;
     }
     let mut containers = list(&pod["containers"]).chain(list(&pod["initContainers"]));
+    let is_more_than_a_handler = |class: &Value| {
+        class["metadata"]["name"] == pod["runtimeClassName"]
+            && (class["overhead"].is_object() || class["scheduling"].is_object())
+    };
     let fields = [
         (
             "pod affinity",
@@ -161,6 +164,15 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
             list(&pod["topologySpreadConstraints"]).any(|rule| rule["whenUnsatisfiable"] != "ScheduleAnyway"),
         ),
         ("scheduling gates", list(&pod["schedulingGates"]).next().is_some()),
+        ("resource claims", list(&pod["resourceClaims"]).next().is_some()),
+        (
+            "what its runtime class adds",
+            state.all(RUNTIME.group, RUNTIME.resource).any(is_more_than_a_handler),
+        ),
+        (
+            "volumes of its claims, which could not be looked up,",
+            state.is_unread(("", VOLUMES), None) && has_bound_claims(state, set, spec),
+        ),
         (
             "ports of the host",
             pod["hostNetwork"] == true
@@ -183,63 +195,87 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
     }
 }
 
-/// What is said of claims that name no class: those of a default class that is not there stay without a volume.
-fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) {
-    let is_unread =
-        |unread: &Unread| (unread.group.as_str(), unread.resource.as_str()) == (STORAGE.group, STORAGE.resource);
-    let mut classes = state.all(STORAGE.group, STORAGE.resource);
-    let has_default = classes.any(is_default_class);
-    let is_unknown = state.unread.iter().any(is_unread);
-    let is_free = |volume: &Value| {
-        volume["status"]["phase"] == "Available"
-            && volume["spec"]["storageClassName"]
-                .as_str()
-                .unwrap_or_default()
-                .is_empty()
+/// Whether pods of the set get claims that have their volumes already.
+fn has_bound_claims(state: &State, set: &SetPlan, spec: &Value) -> bool {
+    let templates: Vec<&str> = list(&spec["volumeClaimTemplates"])
+        .filter_map(|template| template["metadata"]["name"].as_str())
+        .collect();
+    let named: Vec<&str> = list(&spec["template"]["spec"]["volumes"])
+        .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str())
+        .collect();
+    let own_name = set.set.rsplit('/').next().unwrap_or_default();
+    let is_its = |claim: &Value| {
+        let meta = &claim["metadata"];
+        let name = meta["name"].as_str().unwrap_or_default();
+        let is_of_a_template = templates.iter().any(|template| {
+            let rest = name.strip_prefix(template).and_then(|rest| rest.strip_prefix('-'));
+            rest.is_some_and(|rest| rest.starts_with(own_name))
+        });
+        meta["namespace"] == set.namespace.as_str() && (is_of_a_template || named.contains(&name))
     };
-    let of_volumes = |unread: &Unread| unread.resource == VOLUMES;
-    let provided = state.unread.iter().any(of_volumes) || state.all("", VOLUMES).any(is_free);
+    state
+        .all(CLAIM.group, CLAIM.resource)
+        .any(|claim| claim["status"]["phase"] == "Bound" && is_its(claim))
+}
+
+/// What is said of claims for whose volumes somebody has to see to: those of no class, and of classes that make none.
+fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) {
+    let is_unread = |kind: (&str, &str)| state.is_unread(kind, None);
+    let classes = || state.all(STORAGE.group, STORAGE.resource);
+    let has_default = classes().any(is_default_class);
+    let makes_none =
+        |name: &str| classes().any(|class| class["metadata"]["name"] == name && class["provisioner"] == BY_HAND);
     for (whose, claim) in claims_to_come(state, set, spec) {
         let of = |what: &str| format!("{} in namespace {}: {whose} {what}", set.set, set.namespace);
-        match claim["storageClassName"].as_str() {
-            Some("") => found.unread.push(of(
-                "name the class \"\", so that they take volumes which somebody provides, and these are not looked at; without them new pods do not \
-                 come up",
-            )),
-            None if claim["volumeName"].is_string() || has_default => {}
-            None if is_unknown => found.unread.push(of(
+        let class = storage_class_of(claim);
+        if claim["spec"]["volumeName"].is_string() || class.is_none() && has_default {
+            continue;
+        }
+        if class.is_none() && is_unread((STORAGE.group, STORAGE.resource)) {
+            found.unread.push(of(
                 "name no storage class, and whether there is a default one could not be looked up; without it new pods do not come up",
-            )),
+            ));
+            continue;
+        }
+        let words = match class {
+            None => "name no storage class, and a default one was not found".to_owned(),
+            Some("") => "name the class \"\"".to_owned(),
+            Some(name) if makes_none(name) => format!("are of storage class {name}, which makes none"),
+            Some(_) => continue,
+        };
+        let is_free = |volume: &Value| {
+            let is_of_class = storage_class_of(volume).unwrap_or_default() == class.unwrap_or_default();
+            volume["status"]["phase"] == "Available" && is_of_class
+        };
+        let words = |what: &str| of(&format!("{words}, so that they {what}"));
+        if is_unread(("", VOLUMES)) {
+            found.unread.push(words(
+                "take volumes which somebody provides, and these could not be looked up; without them new pods do not come up",
+            ));
+        } else if state.all("", VOLUMES).any(is_free) {
             // There may be a volume for each of them.
-            None if provided => found.unread.push(of(
-                "name no storage class, and a default one was not found, so that they take volumes which somebody provides, and whether these fit is \
-                 not looked at",
-            )),
-            None => found.missing.push(of(
-                "name no storage class, and a default one was not found, so that they wait for volumes which somebody provides",
-            )),
-            Some(_) => {}
+            found.unread.push(words(
+                "take volumes which somebody provides, and whether these fit is not looked at",
+            ));
+        } else {
+            found.missing.push(words("wait for volumes which somebody provides"));
         }
     }
 }
 
-/// Claims that are still to get their volumes: whose they are, and what they ask for.
+/// Claims that are still to get their volumes, or templates of them, and whose they are.
 fn claims_to_come<'s>(state: &'s State, set: &SetPlan, spec: &'s Value) -> Vec<(String, &'s Value)> {
     let pod = &spec["template"]["spec"];
     let mut to_come = Vec::new();
     if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
         let templates = list(&spec["volumeClaimTemplates"]);
-        to_come.extend(templates.map(|template| {
-            (
-                named("claims of template", &template["metadata"]["name"]),
-                &template["spec"],
-            )
-        }));
+        to_come
+            .extend(templates.map(|template| (named("claims of template", &template["metadata"]["name"]), template)));
     }
     if makes_pods(set) {
         for volume in list(&pod["volumes"]) {
-            let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"];
-            if claim.is_object() {
+            let claim = &volume["ephemeral"]["volumeClaimTemplate"];
+            if claim["spec"].is_object() {
                 to_come.push((named("claims of volume", &volume["name"]), claim));
             }
             let name = &volume["persistentVolumeClaim"]["claimName"];
@@ -250,7 +286,7 @@ fn claims_to_come<'s>(state: &'s State, set: &SetPlan, spec: &'s Value) -> Vec<(
                     && claim["status"]["phase"] != "Bound"
             };
             let known = state.all(CLAIM.group, CLAIM.resource).find(is_it);
-            to_come.extend(known.map(|claim| (named("claims such as", name), &claim["spec"])));
+            to_come.extend(known.map(|claim| (named("claims such as", name), claim)));
         }
     }
     to_come
@@ -267,8 +303,7 @@ fn class_to_come<'s>(state: &'s State, namespace: &str, claim: &str) -> Option<&
         let meta = &object["metadata"];
         meta["name"] == claim && meta["namespace"] == namespace
     })?;
-    let class = claim["spec"]["storageClassName"].as_str();
-    class.filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
+    storage_class_of(claim).filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
 }
 
 /// The config maps and secrets (`true`) without which containers of a pod do not start, by its `spec`.
@@ -395,15 +430,15 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
             needed.push((&PRIORITY, class));
         }
         needed.extend(pod["runtimeClassName"].as_str().map(|class| (&RUNTIME, class)));
-        let own_claims = list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]["spec"]);
-        let classes = own_claims.filter_map(|claim| claim["storageClassName"].as_str());
+        let own_claims = list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
+        let classes = own_claims.filter_map(storage_class_of);
         needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
         let files = read_by(pod).into_iter();
         needed.extend(files.map(|(is_secret, name)| (if is_secret { &SECRET } else { &CONFIG_MAP }, name)));
     }
     if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
         let templates = list(&spec["volumeClaimTemplates"]);
-        let classes = templates.filter_map(|template| template["spec"]["storageClassName"].as_str());
+        let classes = templates.filter_map(storage_class_of);
         needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
     }
     needed

@@ -5,13 +5,13 @@ use flotilla_api::names::DEFAULT_STORAGE_CLASS;
 use flotilla_apimachinery::patch::merge_patch;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::wire::Object;
-use flotilla_model::records::Phase;
+use flotilla_model::records::{Phase, storage_class_of};
 use flotilla_model::template::Amounts;
 use flotilla_model::{PodRecord, Resource, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::{Failing, Nodes, Pace};
 use flotilla_sim::placement;
-use flotilla_sim::room::Room;
+use flotilla_sim::room::{Reach, Room};
 use flotilla_sim::server::Foreign;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,8 @@ const LOOKED_AT: [(&str, &str); 11] = [
     ("storage.k8s.io", "storageclasses"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
 ];
+/// Volumes of storage, as plural.
+pub(crate) const VOLUMES: &str = "persistentvolumes";
 /// The only definitions that matter.
 const DEFINITIONS: [&str; 2] = ["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 /// Reasons for which containers wait, of which time alone is no cure.
@@ -78,6 +80,14 @@ impl State {
             .iter()
             .filter(move |o| o.group == group && o.resource == resource);
         wanted.map(|o| &o.object)
+    }
+
+    /// Whether objects of a kind, by group and plural, could not be read; in a namespace, if it is a kind that belongs to one.
+    pub(crate) fn is_unread(&self, (group, resource): (&str, &str), namespace: Option<&str>) -> bool {
+        self.unread.iter().any(|unread| {
+            (unread.group.as_str(), unread.resource.as_str()) == (group, resource)
+                && unread.namespace.as_deref() == namespace
+        })
     }
 
     /// Adds objects that somebody is about to apply. One that is there already keeps what the file does not name, such as the volume
@@ -120,7 +130,11 @@ impl State {
         cluster.nodes = Nodes::new(self.nodes.unwrap_or(1).max(1), usize::MAX);
         cluster.nodes.pace = pace();
         cluster.nodes.failing_images = self.failing_images();
-        cluster.nodes.real = Room::new(self.nodes().cloned().collect(), self.taken_by_others.clone());
+        cluster.nodes.real = Room::new(
+            self.nodes().cloned().collect(),
+            self.taken_by_others.clone(),
+            self.reach(),
+        );
         cluster.server.restore(self.what_matters())?;
         cluster.nodes.cut_off = self
             .cut_off(&cluster)
@@ -133,6 +147,19 @@ impl State {
             cluster.go_on(&pod.meta.key);
         }
         Ok(cluster)
+    }
+
+    /// From which nodes volumes can be reached that belong to claims.
+    fn reach(&self) -> Reach {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let volumes = self.all("", VOLUMES);
+        let of_claims = volumes.filter_map(|volume| {
+            let required = &volume["spec"]["nodeAffinity"]["required"];
+            let claim = &volume["spec"]["claimRef"];
+            let key = (text(&claim["namespace"])?, text(&claim["name"])?);
+            required.is_object().then(|| (key, required.clone()))
+        });
+        of_claims.collect()
     }
 
     /// The nodes, if they could be read.
@@ -203,8 +230,7 @@ impl State {
                 .and_then(|at| at.parse().ok());
             made.is_some_and(|made| self.now.since(made) <= PATIENCE)
         };
-        self.binds_late(claim["spec"]["storageClassName"].as_str())
-            && self.all("", "pods").filter(mounts).all(is_starting)
+        self.binds_late(storage_class_of(claim)) && self.all("", "pods").filter(mounts).all(is_starting)
     }
 
     /// Whether volumes of a class are made for the first pod; without a name, those of the default class.

@@ -139,7 +139,9 @@ pub(crate) fn plan(plan: &Plan) -> String {
     plan.refused.iter().for_each(|refusal| refused(&mut text, refusal));
     plan.sets.iter().for_each(|set| one(&mut text, set));
     for missing in &plan.missing {
-        text.put(format_args!("missing: {missing}; without it new pods do not come up"));
+        text.put(format_args!(
+            "missing: {missing}; as long as that is so, new pods do not come up"
+        ));
     }
     for unknown in &plan.unknowns {
         text.put(format_args!("not known: {unknown}"));
@@ -194,10 +196,13 @@ fn one(text: &mut Lines, set: &SetPlan) {
         waits(text, blocked);
     }
     if let Some(doubt) = &set.if_new_pods_are_not_ready {
-        let touched = names(&doubt.pods);
-        let stop = format!("{} available after {touched}", doubt.available);
+        let after = match doubt.pods.as_slice() {
+            [] => String::new(),
+            touched => format!(" after {}", names(touched)),
+        };
         text.put(format_args!(
-            "  if the new pods do not become ready: it stops with {stop}"
+            "  if the new pods do not become ready: it stops with {} available{after}",
+            doubt.available
         ));
     }
 }

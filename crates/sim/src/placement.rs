@@ -46,6 +46,15 @@ pub fn is_silent(node: &Value) -> bool {
 /// What is said of a node with a pod from which another keeps away.
 pub(crate) const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 
+/// What is said of a node that cannot reach a volume.
+pub(crate) const VOLUME_ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
+
+/// Whether a volume can be reached from a node, by its `required` node selector.
+/// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#node-affinity>
+pub(crate) fn is_reached_from(node: &Value, required: &Value) -> bool {
+    has_term_for(required, node)
+}
+
 /// Why a node takes no pod of this `spec`, whatever else is there.
 pub(crate) fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
     if spec["nodeName"].as_str().is_some_and(|name| !name.is_empty()) {
@@ -83,10 +92,12 @@ fn matches_labels(selector: &Value, node: &Value) -> bool {
 
 fn matches_affinity(spec: &Value, node: &Value) -> bool {
     let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    if required.is_null() {
-        return true;
-    }
-    each(&required["nodeSelectorTerms"]).any(|term| {
+    required.is_null() || has_term_for(required, node)
+}
+
+/// Whether a node selector, a list of terms of which one has to hold, takes a node.
+fn has_term_for(selector: &Value, node: &Value) -> bool {
+    each(&selector["nodeSelectorTerms"]).any(|term| {
         let (labels, fields) = (&term["matchExpressions"], &term["matchFields"]);
         // A term without requirements matches nothing.
         let is_empty = each(labels).next().is_none() && each(fields).next().is_none();

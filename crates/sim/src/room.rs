@@ -30,6 +30,8 @@ pub struct Room {
     nodes: Vec<Value>,
     /// What is taken of each, by its name.
     taken: BTreeMap<String, Taken>,
+    /// From which nodes volumes can be reached, of those that claims have, by namespace and name of the claim.
+    volumes: Reach,
     /// The node that is looked at first for the next pod.
     next: usize,
     /// So often room has become free.
@@ -38,6 +40,9 @@ pub struct Room {
     refused: Option<(u64, String, Nowhere)>,
     is_counted: bool,
 }
+
+/// The node selectors of volumes, by namespace and name of the claim that each belongs to.
+pub type Reach = BTreeMap<(String, String), Value>;
 
 /// What is taken of a node.
 #[derive(Clone, Debug, Default)]
@@ -71,8 +76,8 @@ pub(crate) struct Nowhere {
 }
 
 impl Room {
-    /// These nodes, of which others take so much that are not looked at, by the names of nodes.
-    pub fn new(nodes: Vec<Value>, taken_by_others: BTreeMap<String, Amounts>) -> Self {
+    /// These nodes, of which others take so much that are not looked at, by the names of nodes, and from some of which volumes are reached.
+    pub fn new(nodes: Vec<Value>, taken_by_others: BTreeMap<String, Amounts>, volumes: Reach) -> Self {
         let taken = taken_by_others.into_iter().map(|(node, amounts)| {
             let taken = Taken {
                 by_others: amounts.clone(),
@@ -83,6 +88,7 @@ impl Room {
         });
         Room {
             nodes,
+            volumes,
             taken: taken.collect(),
             ..Room::default()
         }
@@ -137,7 +143,8 @@ impl Room {
     /// The node that takes this pod: of some that do, the one with room for most of its like.
     pub(crate) fn place(&mut self, pod: &PodRecord, spec: &Value) -> Result<String, Nowhere> {
         let wanted = asked_for(spec);
-        let like = likeness(pod, spec, &wanted);
+        let volumes = self.volumes_of(pod, spec);
+        let like = likeness(pod, spec, (&wanted, &volumes));
         if let Some((freed, refused, nowhere)) = &self.refused
             && (*freed, refused) == (self.freed, &like)
         {
@@ -151,6 +158,13 @@ impl Room {
             let name = node["metadata"]["name"].as_str().unwrap_or_default();
             if let Some(why) = placement::why_not(spec, node) {
                 *reasons.entry(why.to_owned()).or_default() += 1;
+                continue;
+            }
+            if !volumes
+                .iter()
+                .all(|required| placement::is_reached_from(node, required))
+            {
+                *reasons.entry(placement::VOLUME_ELSEWHERE.to_owned()).or_default() += 1;
                 continue;
             }
             match self.fits(name, node, &wanted, (pod, &apart)) {
@@ -181,6 +195,19 @@ impl Room {
                 Err(nowhere)
             }
         }
+    }
+
+    /// From which nodes the volumes of a pod's claims can be reached, of those that have any.
+    fn volumes_of(&self, pod: &PodRecord, spec: &Value) -> Vec<&Value> {
+        if self.volumes.is_empty() {
+            return Vec::new();
+        }
+        let namespace = pod.meta.key.namespace.to_string();
+        let volumes = spec["volumes"].as_array().into_iter().flatten();
+        let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+        claims
+            .filter_map(|claim| self.volumes.get(&(namespace.clone(), claim.to_owned())))
+            .collect()
     }
 
     /// For how many such pods a node has room, or why it has none.
@@ -226,10 +253,13 @@ impl Room {
 }
 
 /// What of a pod decides where it finds a place.
-fn likeness(pod: &PodRecord, spec: &Value, wanted: &Amounts) -> String {
+fn likeness(pod: &PodRecord, spec: &Value, (wanted, volumes): (&Amounts, &[&Value])) -> String {
     let fields = ["nodeName", "nodeSelector", "affinity", "tolerations"].map(|field| &spec[field]);
     let revision = pod.revision().unwrap_or_default();
-    format!("{} {revision} {fields:?} {wanted:?}", pod.meta.key.namespace)
+    format!(
+        "{} {revision} {fields:?} {wanted:?} {volumes:?}",
+        pod.meta.key.namespace
+    )
 }
 
 /// As the scheduler says it.

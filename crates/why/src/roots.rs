@@ -4,6 +4,7 @@ use super::causes::Cause;
 use super::facts::{Index, Looked, claims_of, happened, last_warning, named, time};
 use flotilla_api::names::DEFAULT_STORAGE_CLASS as IS_DEFAULT;
 use flotilla_model::lines::in_command;
+use flotilla_model::records::storage_class_of;
 use flotilla_model::{Wait, WaitCause, Whom};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -150,7 +151,7 @@ fn unbound(name: &str, claim: &Value, facts: &Index<'_>, namespace: &str) -> Opt
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
         return Some((format!("is not bound{why}"), format!("see why: {describe}")));
     };
-    let class_name = claim["spec"]["storageClassName"].as_str();
+    let class_name = storage_class_of(claim);
     let class = match class_name {
         // No default class is for it, whichever there is.
         Some("") => {

@@ -3,6 +3,7 @@
 use super::{Errors, default, each, text};
 use crate::store::Server;
 use flotilla_apimachinery::field;
+use flotilla_model::records::storage_class_of;
 use flotilla_model::{ObjectKey, Resource};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub(super) fn admit(server: &Server, claim: &mut Value) {
         Some(_) => {}
         None => *finalizers = json!([PROTECTION]),
     }
-    let names_none = claim["spec"].is_object() && claim["spec"].get("storageClassName").is_none();
+    let names_none = claim["spec"].is_object() && storage_class_of(claim).is_none();
     if let Some(class) = names_none.then(|| default_class(server)).flatten() {
         claim["spec"]["storageClassName"] = class;
     }
@@ -76,7 +77,7 @@ pub(super) fn validate(server: &Server, old: Option<&Value>, new: &Value, errors
 }
 
 fn may_expand(server: &Server, claim: &Value) -> bool {
-    let class = text(&claim["spec"], "storageClassName");
+    let class = storage_class_of(claim).unwrap_or_default();
     let class = server.get(Resource::StorageClasses, &ObjectKey::new("", class));
     class.is_some_and(|class| class.value()["allowVolumeExpansion"] == true)
 }

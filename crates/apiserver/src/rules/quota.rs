@@ -5,6 +5,7 @@ use super::{claim, text};
 use crate::store::{Server, StoreId, Stored};
 use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_engine::wire::Object;
+use flotilla_model::records::storage_class_of;
 use flotilla_model::template::{Amounts, amount, amounts_of_container, amounts_of_pod};
 use flotilla_model::{ObjectKey, Resource, Timestamp};
 use serde_json::{Map, Value, json};
@@ -40,7 +41,7 @@ fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value, defaul
         Some(Resource::Claims) => {
             // One that names no class counts for the default one, which it is given as it is made.
             let storage = amount(&object["spec"]["resources"]["requests"]["storage"]).unwrap_or(0);
-            let class = object["spec"]["storageClassName"].as_str().unwrap_or(default_class);
+            let class = storage_class_of(object).unwrap_or(default_class);
             for (name, amount) in [("persistentvolumeclaims", ONE), ("requests.storage", storage)] {
                 uses.insert(name.to_owned(), amount);
                 uses.insert(format!("{class}.storageclass.storage.k8s.io/{name}"), amount);

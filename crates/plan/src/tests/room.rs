@@ -2,7 +2,7 @@
 
 use super::lab::{Lab, key, manifest};
 use super::{IMAGE, ROLLING, one, waves, with};
-use crate::{Change, Edit, Plan, Reach, plan};
+use crate::{Change, Edit, Plan, Reach, Unread, plan};
 use flotilla_model::SetKind::{self, Advanced, Clone, Native};
 use flotilla_sim::room::{asked_for, taken_by};
 use serde_json::{Value, json};
@@ -186,17 +186,11 @@ fn claims_without_a_class_need_a_default_one() {
         let volume = json!([{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claims(class)}}}]);
         ("template/spec/volumes", volume)
     };
-    for (class, has_default, missing, warned) in [
-        (json!(null), "", true, false),
-        (json!(null), "storageclass.kubernetes.io/is-default-class", false, false),
-        (
-            json!(null),
-            "storageclass.beta.kubernetes.io/is-default-class",
-            false,
-            false,
-        ),
-        (json!(""), "", false, true),
-        (json!("standard"), "", false, false),
+    for (class, has_default, missing) in [
+        (json!(null), "", true),
+        (json!(null), "storageclass.kubernetes.io/is-default-class", false),
+        (json!(null), "storageclass.beta.kubernetes.io/is-default-class", false),
+        (json!("standard"), "", false),
     ] {
         for (field, value) in [of_template(&class), of_pod(&class)] {
             let mut lab = Lab::with(&[]);
@@ -207,16 +201,9 @@ fn claims_without_a_class_need_a_default_one() {
                 lab.add("storage.k8s.io", "storageclasses", class);
             }
             let plan = lab.plan(&[Change::Apply(with(manifest(Advanced, "web"), &[(field, value)]))]);
-            let of = |told: &[String], words: &str| told.iter().any(|line| line.contains(words));
-            assert_eq!(
-                (
-                    of(&plan.missing, "name no storage class"),
-                    of(&plan.warnings, "somebody provides")
-                ),
-                (missing, warned),
-                "{field} {class} {has_default}: {}",
-                plan.text()
-            );
+            let is_missing = plan.missing.iter().any(|line| line.contains("name no storage class"));
+            assert_eq!(is_missing, missing, "{field} {class} {has_default}: {}", plan.text());
+            assert_eq!(plan.warnings, [] as [&str; 0], "{}", plan.text());
         }
     }
 }
@@ -326,31 +313,162 @@ fn a_resize_that_is_under_way_takes_the_larger_amount() {
     }
 }
 
-/// A volume that somebody provides is taken by claims of no class.
+/// A volume that somebody provides is taken by claims of its class, or of none.
 #[test]
 fn volumes_that_are_provided_may_do() {
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let old = json!({"volume.beta.kubernetes.io/storage-class": "by-hand"});
+    let claims = |class: Value, annotations: Value| {
+        let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        if class.is_string() {
+            spec["storageClassName"] = class;
+        }
+        json!([{"metadata": {"name": "data", "annotations": annotations}, "spec": spec}])
+    };
+    let rows = [
+        // What claims name, the class and the phase of the volume, and whether it is missing, provided, or nobody has to see to it.
+        (json!(null), json!({}), json!(null), "Available", "provided"),
+        (json!(null), json!({}), json!(null), "Bound", "missing"),
+        (json!(""), json!({}), json!(null), "Available", "provided"),
+        (json!(""), json!({}), json!("by-hand"), "Available", "missing"),
+        (json!("by-hand"), json!({}), json!("by-hand"), "Available", "provided"),
+        (json!("by-hand"), json!({}), json!("by-hand"), "Released", "missing"),
+        (json!("by-hand"), json!({}), json!(null), "Available", "missing"),
+        (json!("standard"), json!({}), json!(null), "Bound", "neither"),
+        (
+            json!("standard"),
+            old.clone(),
+            json!("by-hand"),
+            "Available",
+            "provided",
+        ),
+        (json!("standard"), old, json!(null), "Available", "missing"),
+    ];
+    for (class, annotations, of_volume, phase, expected) in rows {
+        let mut lab = Lab::with(&[]);
+        lab.add(
+            "storage.k8s.io",
+            "storageclasses",
+            json!({"metadata": {"name": "by-hand", "uid": "h"}, "provisioner": "kubernetes.io/no-provisioner"}),
+        );
+        let volume = json!({"metadata": {"name": "pv", "uid": "v"}, "spec": {"storageClassName": of_volume}, "status": {"phase": phase}});
+        lab.add("", "persistentvolumes", volume);
+        let templates = ("volumeClaimTemplates", claims(class.clone(), annotations));
+        let plan = lab.plan(&[Change::Apply(with(manifest(Advanced, "web"), &[templates]))]);
+        let is_provided = plan.warnings.iter().any(|w| w.contains("somebody provides"));
+        let told = match (plan.missing.is_empty(), is_provided) {
+            (false, false) => "missing",
+            (true, true) => "provided",
+            (true, false) => "neither",
+            (false, true) => "both",
+        };
+        assert_eq!(told, expected, "{class} {of_volume} {phase}: {}", plan.text());
+    }
+}
+
+/// A pod whose volume is in one zone finds no place in another.
+#[test]
+fn a_pod_goes_where_its_volume_is() {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}});
     let claims = (
         "volumeClaimTemplates",
         json!([{"metadata": {"name": "data"}, "spec": spec}]),
     );
-    for (phase, is_missing) in [("Available", false), ("Bound", true)] {
+    let before = with(set_of(Advanced, 2, "100m"), &[claims, (ROLLING, json!({}))]);
+    let after = with(before.clone(), &[(IMAGE, json!("app:v2"))]);
+    for (zone, is_unread, expected) in [
+        ("here", false, ""),
+        ("gone", false, "affinity"),
+        ("gone", true, "could not be looked up"),
+    ] {
+        let mut lab = Lab::with(std::slice::from_ref(&before));
+        lab.add(
+            "",
+            "nodes",
+            json!({"metadata": {"name": "node-0", "labels": {"zone": "here"}}, "spec": {}, "status": {"allocatable": four_cores()}}),
+        );
+        let rule = json!({"key": "zone", "operator": "In", "values": [zone]});
+        if !is_unread {
+            let volume = json!({
+                "metadata": {"name": "pv", "uid": "v"}, "status": {"phase": "Bound"},
+                "spec": {"claimRef": {"namespace": "ns", "name": "data-web-1"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}},
+            });
+            lab.add("", "persistentvolumes", volume);
+        }
+        let mut state = lab.state();
+        if is_unread {
+            state.unread.push(Unread {
+                group: String::new(),
+                resource: "persistentvolumes".to_owned(),
+                namespace: None,
+            });
+        }
+        let plan = plan(&state, &[Change::Apply(after.clone())], Reach::SECONDS).expect("the state can be loaded");
+        let text = plan.text();
+        let comes_up = expected != "affinity";
+        assert_eq!(one(&plan).available_at_end, 1 + usize::from(comes_up), "{text}");
+        assert_eq!(plan.missing.is_empty(), comes_up, "{text}");
+        let words = "no node has room for web-1, unless pods of lower priority go: 0/1 nodes are available: \
+                     1 node(s) didn't match PersistentVolume's node affinity";
+        assert_eq!(text.contains(words), !comes_up, "{text}");
+        assert_eq!(
+            text.contains("volumes of its claims, which could not be looked up"),
+            is_unread,
+            "{text}"
+        );
+    }
+}
+
+/// What decides where pods go, and is not looked at, is named.
+#[test]
+fn what_else_decides_about_nodes_is_named() {
+    for (field, value, runtime, expected) in [
+        (
+            "resourceClaims",
+            json!([{"name": "gpu"}]),
+            json!({}),
+            Some("resource claims"),
+        ),
+        ("runtimeClassName", json!("kata"), json!({}), None),
+        (
+            "runtimeClassName",
+            json!("kata"),
+            json!({"overhead": {"podFixed": {"cpu": "1"}}}),
+            Some("what its runtime class adds"),
+        ),
+        (
+            "runtimeClassName",
+            json!("kata"),
+            json!({"scheduling": {"nodeSelector": {"a": "b"}}}),
+            Some("what its runtime class adds"),
+        ),
+    ] {
         let mut lab = Lab::with(&[]);
         lab.add(
             "",
-            "persistentvolumes",
-            json!({"metadata": {"name": "pv", "uid": "v"}, "spec": {}, "status": {"phase": phase}}),
+            "nodes",
+            json!({"metadata": {"name": "node-0"}, "spec": {}, "status": {"allocatable": four_cores()}}),
         );
+        let mut class = json!({"metadata": {"name": "kata", "uid": "r"}, "handler": "kata"});
+        for (name, value) in runtime.as_object().expect("an object") {
+            class[name] = value.clone();
+        }
+        lab.add("node.k8s.io", "runtimeclasses", class);
+        let field = format!("template/spec/{field}");
         let plan = lab.plan(&[Change::Apply(with(
             manifest(Advanced, "web"),
-            std::slice::from_ref(&claims),
+            &[(field.as_str(), value)],
         ))]);
-        assert_eq!(plan.missing.len(), usize::from(is_missing), "{}", plan.text());
-        assert_eq!(
-            plan.warnings.iter().any(|w| w.contains("somebody provides")),
-            !is_missing,
-            "{}",
-            plan.text()
+        let named = plan
+            .warnings
+            .iter()
+            .find(|warning| warning.contains("are not looked at"));
+        assert_eq!(named.is_some(), expected.is_some(), "{}", plan.text());
+        assert!(
+            named
+                .zip(expected)
+                .is_none_or(|(named, expected)| named.contains(expected)),
+            "{named:?}"
         );
     }
 }

@@ -28,7 +28,9 @@ const DEFINITIONS: [&str; 2] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dclonesets.apps.kruise.io",
 ];
 
-/// How many nodes, or pods of others, are read at once.
+/// Volumes of storage, as plural.
+const VOLUMES: &str = "persistentvolumes";
+/// How many nodes, volumes, or pods of others, are read at once.
 const PAGE: usize = 500;
 /// Of so many pods in other namespaces it is counted what they take of their nodes, at most: a plan is to be there within seconds.
 const OTHERS_MAX: usize = 10_000;
@@ -99,10 +101,8 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
     reading
         .try_list(("storage.k8s.io", "storageclasses"), None, classes, without)
         .await?;
-    if !reading.has_default_class() {
-        // Volumes that somebody provides are for claims of no class.
-        let volumes = "/api/v1/persistentvolumes".to_owned();
-        reading.look_up(("", "persistentvolumes"), None, volumes).await?;
+    if reading.has_claims(&wanted.sets) {
+        reading.volumes(&wanted.namespaces).await?;
     }
     let priorities = "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned();
     let without = "priority classes are not looked at";
@@ -212,9 +212,50 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn has_default_class(&self) -> bool {
-        let mut classes = self.objects.iter().filter(|object| object.resource == "storageclasses");
-        classes.any(|class| flotilla_plan::is_default_class(&class.object))
+    /// Whether there are claims, or whoever asks for some.
+    fn has_claims(&self, brought: &[Value]) -> bool {
+        let has_some = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
+        let asks_for_some = |set: &Value| {
+            let volumes = set["spec"]["template"]["spec"]["volumes"].as_array();
+            let is_claim =
+                |volume: &Value| !volume["ephemeral"].is_null() || !volume["persistentVolumeClaim"].is_null();
+            has_some(&set["spec"]["volumeClaimTemplates"]) || volumes.into_iter().flatten().any(is_claim)
+        };
+        let mut known = self.objects.iter();
+        known.any(|object| object.resource == "persistentvolumeclaims" || asks_for_some(&object.object))
+            || brought.iter().any(asks_for_some)
+    }
+
+    /// Volumes that are free, or belong to claims of these namespaces, page by page: from which nodes they are reached, and of which class they are.
+    async fn volumes(&mut self, namespaces: &BTreeSet<String>) -> Result<(), Error> {
+        let (before, warnings) = (self.objects.len(), self.warnings.len());
+        let mut token = Some(String::new());
+        while let Some(page) = token {
+            let asked = Asked::page(VOLUMES, &page);
+            let Some(mut list) = self.ask_for_page(&asked, "").await? else {
+                // Told only where pods need one.
+                self.warnings.truncate(warnings);
+                self.objects.truncate(before);
+                self.unread.push(Unread {
+                    group: String::new(),
+                    resource: VOLUMES.to_owned(),
+                    namespace: None,
+                });
+                return Ok(());
+            };
+            token = next_page(&list);
+            if let Some(items) = list["items"].as_array_mut() {
+                items.retain(|volume| {
+                    let namespace = volume["spec"]["claimRef"]["namespace"].as_str();
+                    namespace.is_none_or(|namespace| namespaces.contains(namespace))
+                });
+                for volume in items {
+                    *volume = what_binds(volume);
+                }
+            }
+            self.keep(&asked, list);
+        }
+        Ok(())
     }
 
     /// Names of config maps and secrets, if sets of the namespace read any: of what is in them, nothing is asked.
@@ -386,6 +427,18 @@ fn add(all: &mut Amounts, more: Amounts) {
         let sum = all.entry(name).or_default();
         *sum = sum.saturating_add(amount);
     }
+}
+
+/// What of a volume decides which claims and pods it is for.
+fn what_binds(volume: &mut Value) -> Value {
+    json!({
+        "metadata": {"name": volume["metadata"]["name"].take(), "annotations": volume["metadata"]["annotations"].take()},
+        "spec": {
+            "storageClassName": volume["spec"]["storageClassName"].take(), "claimRef": volume["spec"]["claimRef"].take(),
+            "nodeAffinity": volume["spec"]["nodeAffinity"].take(),
+        },
+        "status": {"phase": volume["status"]["phase"].take()},
+    })
 }
 
 /// What of a node decides which pods it takes.

@@ -6,10 +6,11 @@ use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::store::Source;
 use flotilla_engine::io::snapshot::{SnapshotError, snapshot};
 use flotilla_engine::wire::{Encoding, Object};
+use flotilla_model::records::storage_class_of;
 use flotilla_model::{ObjectKey, Reader as _, Resource, SetRecord};
 use flotilla_why::LiveSet;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// What was seen.
@@ -81,10 +82,7 @@ fn what_may_be_missing(resource: Resource, has_claims: bool) -> Option<&'static 
 fn assume_classes(cache: &mut Cache, found: &LiveSet) {
     let set = cache.set(found.kind, &found.key).cloned();
     let templates = found.claim_templates().iter();
-    let mut names: BTreeSet<String> = templates
-        .filter_map(|t| t.pointer("/spec/storageClassName").and_then(Value::as_str))
-        .map(str::to_owned)
-        .collect();
+    let mut names: BTreeSet<String> = templates.filter_map(storage_class_of).map(str::to_owned).collect();
     names.extend(set.iter().flat_map(|set| classes_in_use(cache, set)));
     for name in names {
         let class = json!({
