@@ -105,13 +105,17 @@ impl Plan<'_> {
         highest.copied().unwrap_or(i64::MAX)
     }
 
-    /// Under OrderedReady: the first slot behind `index` that is still to be created waits for it.
+    /// Under OrderedReady: the first slot behind `index` that is still to be created waits for it, and so do all whose pods have ended.
     fn say_who_comes_after(&mut self, index: usize) {
-        let missing = self.slots[index + 1..]
-            .iter()
-            .find(|s| s.occupant.is_none())
-            .map(|s| s.ordinal);
-        if let Some(ordinal) = missing {
+        let after = &self.slots[index + 1..];
+        let missing = after.iter().find(|slot| slot.occupant.is_none());
+        let has_ended = |slot: &&Slot| {
+            let occupant = slot.occupant.as_ref();
+            occupant.is_some_and(|occupant| occupant.health == Health::Ended && !occupant.pod.is_terminating())
+        };
+        let ended = after.iter().filter(has_ended);
+        let ordinals: Vec<i64> = missing.into_iter().chain(ended).map(|slot| slot.ordinal).collect();
+        for ordinal in ordinals {
             let cause = WaitCause::Order {
                 behind: self.name(self.slots[index].ordinal),
             };

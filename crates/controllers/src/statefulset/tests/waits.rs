@@ -353,6 +353,13 @@ fn why_a_reserved_ordinal_cannot_be_read() {
 fn why_the_order_waits() {
     let set = rolled_out(native(3).ordered()).pod(pod("web-0").revision("new").unready());
     assert_eq!(only(&set, "web-1").cause, WaitCause::Order { behind: "web-0".into() });
+    // Pods that have ended are made again in their turn, too.
+    let set = set
+        .pod(pod("web-1").revision("new").phase(Phase::Failed))
+        .pod(pod("web-2").revision("new").phase(Phase::Succeeded));
+    for name in ["web-1", "web-2"] {
+        assert_eq!(only(&set, name).cause, WaitCause::Order { behind: "web-0".into() });
+    }
     let down = rolled_out(native(1).ordered())
         .pod(pod("web-0").revision("new").unready())
         .pods([1], "new");
