@@ -417,7 +417,17 @@ impl World {
         let is_deleted = set
             .and_then(|s| s.object.as_ref())
             .is_some_and(|o| o.meta().deleted.is_some());
-        let is_told = is_deleted || managers.any(|(_, state)| state.decisions.say_why(pod));
+        // One that the update has marked goes only for a revision of which pods are accepted.
+        let is_marked = |pod: &str| {
+            let pod = self.cluster.server.get(Resource::Pods, &Self::set_key().sibling(pod));
+            pod.is_some_and(|pod| pod.value()["metadata"]["annotations"][truth::REPLACED].is_string())
+        };
+        let is_by_the_update = pod.is_some_and(is_marked);
+        let is_told = is_deleted
+            || managers.any(|(_, state)| {
+                let decisions = &state.decisions;
+                decisions.say_why(pod) || is_by_the_update && decisions.say_that_none_is_accepted()
+            });
         require(is_told, "STS-I12 every wait is explained", || {
             format!("{what}; nothing has changed for more than a minute, and nothing that is waited for says why")
         })

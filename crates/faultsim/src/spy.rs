@@ -15,7 +15,7 @@ use crate::words;
 use flotilla_model::decision::Scope;
 use flotilla_model::{
     Change, Command, Controller, Decision, Failure, Hints, ObjectKey, PassContext, Reader, Resource, SetKind,
-    SetRecord, Timestamp, Wait,
+    SetRecord, Timestamp, Wait, WaitCause,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,6 +69,17 @@ impl Decisions {
     pub(crate) fn say_why(&self, pod: Option<&str>) -> bool {
         let concerns = |wait: &Wait| !wait.cause.is_intended() && pod.is_none_or(|pod| wait.subject == pod);
         self.lock().waits.iter().any(concerns)
+    }
+
+    /// Whether the last decision says that pods of the new revision are not accepted: then the update takes none away.
+    pub(crate) fn say_that_none_is_accepted(&self) -> bool {
+        let of_revision = |wait: &Wait| {
+            matches!(
+                wait.cause,
+                WaitCause::RevisionUnproven { .. } | WaitCause::RevisionRefused { .. }
+            )
+        };
+        self.lock().waits.iter().any(of_revision)
     }
 
     /// Which revisions pods had when earlier passes saw them, unless that is forgotten now.

@@ -59,6 +59,8 @@ pub(super) struct Index<'f> {
     pod_events: BTreeMap<&'f str, Vec<&'f Value>>,
     /// Pods that have a node, and stay there, by the claims that they mount.
     users: BTreeMap<String, Vec<&'f str>>,
+    /// Pods that have a node, and are to go, by the claims that they mount.
+    leaving_users: BTreeMap<String, Vec<&'f str>>,
 }
 
 impl<'f> Index<'f> {
@@ -74,7 +76,8 @@ impl<'f> Index<'f> {
             classes: facts.classes.as_deref(),
             events: by_object(facts.events.iter().flatten()),
             pod_events: by_object(facts.pod_events.iter().flatten()),
-            users: users(facts.pods.iter().flatten()),
+            users: users(facts.pods.iter().flatten().filter(|pod| !is_leaving(pod))),
+            leaving_users: users(facts.pods.iter().flatten().filter(|pod| is_leaving(pod))),
         }
     }
 
@@ -108,6 +111,15 @@ impl<'f> Index<'f> {
     pub(super) fn users_of(&self, claim: &str) -> &[&'f str] {
         self.users.get(claim).map_or(&[], Vec::as_slice)
     }
+
+    /// Pods on their way out that still hold a claim.
+    pub(super) fn leaving_users_of(&self, claim: &str) -> &[&'f str] {
+        self.leaving_users.get(claim).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn is_leaving(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn by_name(objects: &[Value]) -> BTreeMap<&str, &Value> {
@@ -128,9 +140,8 @@ fn by_object<'f>(events: impl Iterator<Item = &'f Value>) -> BTreeMap<&'f str, V
 }
 
 fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> BTreeMap<String, Vec<&'f str>> {
-    let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["nodeName"].is_string();
     let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for pod in pods.filter(stays) {
+    for pod in pods.filter(|pod| pod["spec"]["nodeName"].is_string()) {
         let Some(name) = pod["metadata"]["name"].as_str() else {
             continue;
         };

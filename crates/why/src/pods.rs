@@ -106,8 +106,37 @@ pub(super) fn missing(waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
     all.into_iter().collect()
 }
 
+/// Pods that hold claims which are to go, are to go themselves, and do not: whosever they are.
+fn that_hold_claims(waits: &[Wait], facts: &Index<'_>) -> Vec<Wait> {
+    let mut named = subjects(waits);
+    let claims = waits
+        .iter()
+        .filter(|wait| matches!(wait.cause, WaitCause::ClaimTerminating { .. }));
+    let mut held = Vec::new();
+    for name in claims.flat_map(|wait| facts.leaving_users_of(&wait.subject)) {
+        let Some(pod) = facts.pod(name).filter(|_| named.insert(name)) else {
+            continue;
+        };
+        let node = pod["spec"]["nodeName"].as_str();
+        let is_overdue = time(&pod["metadata"]["deletionTimestamp"]).is_some_and(|until| until < facts.now);
+        if is_overdue || !finalizers(&pod["metadata"]).is_empty() || node.is_some_and(|node| is_down(node, facts)) {
+            held.push(Wait {
+                subject: (*name).to_owned(),
+                cause: WaitCause::PodTerminating {
+                    node: node.map(str::to_owned),
+                    finalizers: Vec::new(),
+                },
+                since: None,
+            });
+        }
+    }
+    held
+}
+
 /// Completes waits for pods by what their objects say, and by what was said of them last.
 pub(super) fn add_what_is_known(waits: &mut Vec<Wait>, facts: &Index<'_>) {
+    let held = that_hold_claims(waits, facts);
+    waits.extend(held);
     let others: Vec<Wait> = waits.iter().flat_map(|wait| other_containers(wait, facts)).collect();
     for wait in waits.iter_mut() {
         if let WaitCause::ClaimTerminating { used_by, finalizers } = &mut wait.cause {

@@ -571,6 +571,36 @@ mod tests {
             "{told:?}"
         );
         assert!(told[1].ends_with(": kubectl edit pvc data-web-1 -n ns"), "{told:?}");
+        // One that is to go, and cannot on a node that is gone, is told of, too; one that is about to end is not.
+        report.facts.nodes = Some(vec![]);
+        let mut leaving = pod("web-0", "data-web-0", json!("n"));
+        leaving["metadata"]["deletionTimestamp"] = json!(deleted);
+        report.facts.pods = Some(vec![leaving]);
+        let subjects = |report: &mut Report| {
+            report.waits = claims_on_their_way(&report.set, &report.facts);
+            pods::add_what_is_known(&mut report.waits, &Index::of(&report.facts, report.now));
+            report
+                .causes()
+                .into_iter()
+                .map(|cause| (cause.subject, cause.advice))
+                .collect::<Vec<_>>()
+        };
+        let told = subjects(&mut report);
+        let advice = told
+            .iter()
+            .find(|(subject, _)| subject == "node n")
+            .and_then(|(_, advice)| advice.clone());
+        let advice = advice.unwrap_or_else(|| panic!("{told:?}"));
+        assert!(
+            advice.ends_with("kubectl delete pod web-0 -n NAME --force --grace-period=0"),
+            "{advice}"
+        );
+        report.facts.nodes = Some(vec![
+            json!({"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        ]);
+        report.now = "2025-12-31T23:59:59Z".parse().expect("a time");
+        let told = subjects(&mut report);
+        assert!(told.iter().all(|(subject, _)| subject.starts_with("data-")), "{told:?}");
     }
 
     /// What a quota says of ten pods that a CloneSet lacks is one cause, of no pod in particular.
