@@ -221,7 +221,7 @@ pub(super) async fn quota_and_partition(s: Stuck) {
     s.mended().await;
 }
 
-/// Where pods are made in order, the update does not begin before the further one is there, and the partition keeps nothing yet.
+/// Where pods are made in order, the update does not begin before the further one is there; what the partition will keep then is told already.
 pub(super) async fn quota_then_partition(s: Stuck) {
     s.start(2, |_| ()).await;
     limit_pods(&s, "2").await;
@@ -231,9 +231,9 @@ pub(super) async fn quota_then_partition(s: Stuck) {
         container(set)["image"] = json!("app:v2");
     })
     .await;
-    let words = ["QuotaExceeded", "small"];
-    let quota = s.first("web-2", &words, "kubectl describe resourcequota ").await;
-    s.type_in(&quota);
+    let quota = cause("web-2", &["QuotaExceeded", "small"], "kubectl describe resourcequota ");
+    let told = s.told(&[quota, KEEPS_ONE]).await;
+    s.type_in(&told[0]);
     raise_limit(&s).await;
     let is_new = |pod: &Value| text(pod, "/spec/containers/0/image") == "app:v2" && is_ready(pod);
     let are_new = |pods: &Objects| pods.values().filter(|pod| is_new(pod)).count() == 2;
