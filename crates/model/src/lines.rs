@@ -62,7 +62,8 @@ fn is_safe(letter: char) -> bool {
     const ARABIC_LETTER_MARK: char = '\u{61c}';
     let turns = matches!(letter, ARABIC_LETTER_MARK | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let separates = matches!(letter, '\u{2028}' | '\u{2029}');
-    !letter.is_control() && !turns && !separates
+    let is_unseen = matches!(letter, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{ad}');
+    !letter.is_control() && !turns && !separates && !is_unseen
 }
 
 #[cfg(test)]
@@ -73,10 +74,13 @@ mod tests {
     fn a_line_stays_one_line_whatever_is_in_it() {
         let mut lines = Lines::default();
         lines.put("  web-0: größer — ok");
-        lines.put(format_args!("{}", "a\nb\r\tc\u{1b}[2J\u{85}\u{2028}\u{202e}d\u{7f}"));
+        lines.put(format_args!(
+            "{}",
+            "a\nb\r\tc\u{1b}[2J\u{85}\u{2028}\u{202e}d\u{7f}\u{200b}"
+        ));
         assert_eq!(
             lines.into_text(),
-            "  web-0: größer — ok\na\\nb\\r\\tc\\u{1b}[2J\\u{85}\\u{2028}\\u{202e}d\\u{7f}\n"
+            "  web-0: größer — ok\na\\nb\\r\\tc\\u{1b}[2J\\u{85}\\u{2028}\\u{202e}d\\u{7f}\\u{200b}\n"
         );
     }
 
