@@ -20,6 +20,9 @@ pub const DEFAULT_STORAGE_CLASS: [&str; 2] = [
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
+/// Annotation of a claim or volume that names its StorageClass; it comes before the field.
+pub const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";
 /// Annotation of a ControllerRevision of an Advanced StatefulSet: what each claim template asked for of storage while this was the update

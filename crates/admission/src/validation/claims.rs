@@ -6,6 +6,7 @@ use crate::{Found, Memory, Request, StorageAsked};
 use flotilla_api::messages;
 use flotilla_api::names as keys;
 use flotilla_apimachinery::names;
+use flotilla_model::records::storage_class_of;
 use flotilla_model::template::parse_bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -148,7 +149,7 @@ fn grows(
         (before, after) if before == after => return,
         _ => {}
     }
-    let class = at(new, &["spec", "storageClassName"]).and_then(Value::as_str);
+    let class = storage_class_of(new);
     let (answer, named) = match class {
         // No class by intention: the claims are bound to volumes made by hand.
         Some("") => return,

@@ -108,7 +108,10 @@ fn record(
     let requests = spec.resources.unwrap_or_default().requests;
     Ok(ClaimRecord {
         meta: metadata.object.into_meta(interner, |_, _| true)?,
-        storage_class: spec.storage_class.map(|class| interner.string(&class)),
+        storage_class: annotations
+            .get(names::STORAGE_CLASS)
+            .or(spec.storage_class.as_ref())
+            .map(|class| interner.string(class)),
         access_modes: (!spec.access_modes.is_empty()).then(|| interner.string(&spec.access_modes.join(","))),
         requested_bytes: storage(&requests),
         capacity_bytes: storage(&status.capacity),

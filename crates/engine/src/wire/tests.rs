@@ -248,6 +248,23 @@ fn a_claim_a_revision_and_a_class_in_json_are_those_in_protobuf() {
     });
     assert_same(Resource::Claims, &json, bare);
 
+    // The annotation that named the class before the field did still comes first.
+    let annotated = parts(&[
+        object_meta("data"),
+        annotation("volume.beta.kubernetes.io/storage-class", "slow"),
+    ]);
+    let bare = parts(&[field(1, &annotated), field(2, &spec), field(3, &status)]);
+    let mut json = json;
+    json["metadata"]["annotations"] = json!({"volume.beta.kubernetes.io/storage-class": "slow"});
+    assert_same(Resource::Claims, &json, bare);
+    let claim = decode(
+        Resource::Claims,
+        Encoding::Json,
+        &json_bytes(&json),
+        &mut Interner::default(),
+    );
+    assert!(matches!(claim, Ok(Object::Claim(claim)) if claim.storage_class.as_deref() == Some("slow")));
+
     let data = json!({"spec": {"template": {"$patch": "replace", "spec": {}}}});
     let bare = parts(&[
         field(1, &object_meta("r")),

@@ -4,14 +4,15 @@ use crate::meta::{Labels, Meta, OwnerRef};
 use crate::resource::Resource;
 use crate::template::Digest;
 use crate::time::Timestamp;
+use flotilla_api::names;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The storage class that a claim, or a template of claims, names. The annotation that was there before the field still comes first.
+/// The storage class that a claim, a template of claims, or a volume names. The annotation that was there before the field still comes first.
 /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#class-1>
 pub fn storage_class_of(claim: &Value) -> Option<&str> {
-    let annotation = &claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
+    let annotation = &claim["metadata"]["annotations"][names::STORAGE_CLASS];
     annotation
         .as_str()
         .or_else(|| claim["spec"]["storageClassName"].as_str())

@@ -3,6 +3,7 @@
 use super::ordinals::{IntervalSet, Ordinals};
 use crate::int_or_percent::{IntOrPercent, Share};
 use crate::packed::Packed;
+use crate::records::storage_class_of;
 use crate::selector::Selector;
 use crate::template::{Digest, Template, parse_bytes};
 use serde_json::Value;
@@ -161,10 +162,7 @@ impl ClaimTemplate {
         Some(ClaimTemplate {
             name: name.into(),
             requested_bytes: storage.and_then(|text| parse_bytes(&text)),
-            storage_class: template
-                .pointer("/spec/storageClassName")
-                .and_then(Value::as_str)
-                .map(Into::into),
+            storage_class: storage_class_of(template).map(Into::into),
             access_modes: modes.map(|m| m.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",").into()),
             body: Packed::new(template),
         })
