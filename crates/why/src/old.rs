@@ -9,6 +9,9 @@ use flotilla_model::{Keeper, SetKind, SetRecord};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// The registry of images that name none.
+const DOCKER: &str = "docker.io";
+
 /// Pods that carry another revision than that of the template, as far as the manager has told which that is, each with what keeps it so, if
 /// anything does.
 pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<String, Option<Keeper>> {
@@ -82,19 +85,35 @@ fn fails_with_a_former_image(pod: &Value) -> bool {
     })
 }
 
-/// An image by its full name, as container runtimes complete it: with registry, and tag or digest
+/// An image by its full name, as container runtimes complete it: with registry, and its digest, or else its tag
 /// (<https://kubernetes.io/docs/concepts/containers/images/#image-names>).
 fn full_name(image: &str) -> String {
-    let (first, has_more) = image.split_once('/').map_or((image, false), |(first, _)| (first, true));
-    let names_registry = has_more && (first.contains(['.', ':']) || first == "localhost");
-    let registry = match (names_registry, has_more) {
-        (true, _) => "",
-        (false, true) => "docker.io/",
-        (false, false) => "docker.io/library/",
+    let names_registry = |first: &str| first.contains(['.', ':']) || first == "localhost";
+    let (registry, path) = match image.split_once('/') {
+        Some((first, path)) if names_registry(first) => (first, path),
+        _ => (DOCKER, image),
     };
-    let last = image.rsplit('/').next().unwrap_or_default();
-    let tag = if last.contains([':', '@']) { "" } else { ":latest" };
-    format!("{registry}{image}{tag}")
+    let registry = if registry == "index.docker.io" {
+        DOCKER
+    } else {
+        registry
+    };
+    let library = if registry == DOCKER && !path.contains('/') {
+        "library/"
+    } else {
+        ""
+    };
+    let (path, digest) = path
+        .split_once('@')
+        .map_or((path, None), |(path, digest)| (path, Some(digest)));
+    let (folder, last) = path
+        .rsplit_once('/')
+        .map_or(("", path), |(folder, last)| (folder, last));
+    let separator = if folder.is_empty() { "" } else { "/" };
+    let (name, tag) = last.split_once(':').unwrap_or((last, "latest"));
+    // By the digest alone, where there are both.
+    let version = digest.map_or_else(|| format!(":{tag}"), |digest| format!("@{digest}"));
+    format!("{registry}/{library}{folder}{separator}{name}{version}")
 }
 
 /// Whether a pod is in the grace period of an update in place.
@@ -252,6 +271,13 @@ mod tests {
             ("app", "docker.io/library/app:latest"),
             ("app:v1", "docker.io/library/app:v1"),
             ("team/app@sha256:00", "docker.io/team/app@sha256:00"),
+            ("app:v1@sha256:00", "docker.io/library/app@sha256:00"),
+            ("docker.io/app:v1", "docker.io/library/app:v1"),
+            ("index.docker.io/team/app", "docker.io/team/app:latest"),
+            (
+                "registry:5000/team/app:v1@sha256:00",
+                "registry:5000/team/app@sha256:00",
+            ),
             ("registry.example.com/app", "registry.example.com/app:latest"),
             ("registry:5000/app:v1", "registry:5000/app:v1"),
             ("localhost/app", "localhost/app:latest"),

@@ -43,7 +43,8 @@ pub(super) fn unnamed(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<Arc
         .collect()
 }
 
-/// Pods of the set that are not ready, stay, and for which nothing waits: where pods come one after the other, only the first is waited for.
+/// Pods of the set that are not ready, or have ended, stay, and for which nothing waits: where pods come one after the other, only the first is waited
+/// for.
 pub(super) fn down(cache: &Cache, set: &SetRecord, decision: &Decision, waits: &[Wait]) -> Vec<Wait> {
     let goes = decision.commands().filter_map(|scoped| match &scoped.command {
         Command::Delete { key, .. } => Some(&*key.name),
@@ -52,8 +53,27 @@ pub(super) fn down(cache: &Cache, set: &SetRecord, decision: &Decision, waits: &
     let mut named = subjects(waits);
     named.extend(goes);
     let pods = cache.pods_of(set.as_owner()).iter();
+    let has_ended = |pod: &PodRecord| pod.is_terminal() && !pod.is_terminating();
+    let ended: BTreeSet<&str> = pods
+        .clone()
+        .filter(|pod| has_ended(pod))
+        .map(|pod| pod.name())
+        .collect();
+    let first_ended = waits
+        .iter()
+        .find(|wait| matches!(wait.cause, WaitCause::Order { .. }) && ended.contains(wait.subject.as_str()));
+    // Of those that come after another the manager names the first.
+    let in_order = |pod: &PodRecord| {
+        let first = first_ended.filter(|_| has_ended(pod))?;
+        Some(Wait {
+            subject: pod.name().to_owned(),
+            ..first.clone()
+        })
+    };
     let others = pods.filter(|pod| !named.contains(pod.name()));
-    others.filter_map(|pod| wait_of_pod(pod)).collect()
+    others
+        .filter_map(|pod| wait_of_pod(pod).or_else(|| in_order(pod)))
+        .collect()
 }
 
 fn subjects(waits: &[Wait]) -> BTreeSet<&str> {

@@ -105,7 +105,7 @@ impl Plan<'_> {
         highest.copied().unwrap_or(i64::MAX)
     }
 
-    /// Under OrderedReady: the first slot behind `index` that is still to be created waits for it, and so do all whose pods have ended.
+    /// Under OrderedReady: the first slot behind `index` that is still to be created waits for it, and so does the first whose pod has ended.
     fn say_who_comes_after(&mut self, index: usize) {
         let after = &self.slots[index + 1..];
         let missing = after.iter().find(|slot| slot.occupant.is_none());
@@ -113,7 +113,7 @@ impl Plan<'_> {
             let occupant = slot.occupant.as_ref();
             occupant.is_some_and(|occupant| occupant.health == Health::Ended && !occupant.pod.is_terminating())
         };
-        let ended = after.iter().filter(has_ended);
+        let ended = after.iter().find(has_ended);
         let ordinals: Vec<i64> = missing.into_iter().chain(ended).map(|slot| slot.ordinal).collect();
         for ordinal in ordinals {
             let cause = WaitCause::Order {
