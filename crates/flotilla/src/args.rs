@@ -41,12 +41,13 @@ Exit codes:
 const PLAN: &str = "\
 What is looked at:
   The sets, pods, claims and revisions of the namespaces; quotas, and what limit ranges fill in and bound; which nodes are silent, and the labels,
-  taints and size of all; whether service accounts, priority, storage and runtime classes, claims, config maps and secrets exist that new pods refer to. What may not be read is
+  taints and size of all, and what other pods take of them; from where volumes of claims are reached; whether service accounts, priority, storage and runtime classes, claims, config maps and secrets exist that new pods refer to. What may not be read is
   named, and taken to be as it should be.
 What is taken for granted:
-  New pods start and become ready, in a fixed time each; what happens if they do not is told beside it. Claims find their volumes.
+  New pods start and become ready, in a fixed time each; what happens if they do not is told beside it. Claims find volumes
+  of the size that they ask for, and config maps and secrets have the keys that are read.
   Images that fail nowhere now can be pulled. No webhook or policy of somebody else refuses or changes new pods, unless
-  the set says that it does already. Other pods leave enough room on nodes. Nobody else changes anything meanwhile, and a manager runs.";
+  the set says that it does already. Nobody else changes anything meanwhile, and a manager runs.";
 
 /// What to expect of a playground.
 const PLAYGROUND: &str = "\

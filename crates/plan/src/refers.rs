@@ -47,6 +47,8 @@ const CLAIM: Kind = kind("claim", "", "persistentvolumeclaims", true);
 const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclasses", false);
 /// Under this name stand the rules of affinity that a scheduler has to keep.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+/// Priority classes that are there in every cluster.
+const BUILT_IN_PRIORITIES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 /// The provisioner of classes whose volumes people make.
 const BY_HAND: &str = "kubernetes.io/no-provisioner";
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
@@ -60,9 +62,11 @@ const ESSENTIAL: [(Kind, AbsentKind); 3] = [
 /// Looks for what new pods of the set need. `spec` is that of the set.
 pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     let mut needed = needed(set, spec);
-    let claims = needed.iter().filter(|(kind, _)| kind.words == CLAIM.words);
-    let classes: Vec<_> = claims
-        .filter_map(|(_, claim)| class_to_come(state, &set.namespace, claim))
+    // One that has a volume needs no class any more.
+    let unbound = own_claims(state, set, spec).filter(|claim| makes_pods(set) && claim["status"]["phase"] != "Bound");
+    let classes: Vec<_> = unbound
+        .filter_map(storage_class_of)
+        .filter(|class| !class.is_empty())
         .collect();
     needed.extend(classes.into_iter().map(|class| (&STORAGE, class)));
     needed.sort_by_key(|(kind, name)| (kind.words, *name));
@@ -164,14 +168,16 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
             list(&pod["topologySpreadConstraints"]).any(|rule| rule["whenUnsatisfiable"] != "ScheduleAnyway"),
         ),
         ("scheduling gates", list(&pod["schedulingGates"]).next().is_some()),
+        ("a scheduler of their own", !placement::is_placed_by_default(pod)),
         ("resource claims", list(&pod["resourceClaims"]).next().is_some()),
         (
             "what its runtime class adds",
             state.all(RUNTIME.group, RUNTIME.resource).any(is_more_than_a_handler),
         ),
         (
-            "volumes of its claims, which could not be looked up,",
-            state.is_unread(("", VOLUMES), None) && has_bound_claims(state, set, spec),
+            "volumes that could not be looked up",
+            state.is_unread(("", VOLUMES), None)
+                && own_claims(state, set, spec).any(|claim| claim["status"]["phase"] == "Bound"),
         ),
         (
             "ports of the host",
@@ -195,27 +201,25 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
     }
 }
 
-/// Whether pods of the set get claims that have their volumes already.
-fn has_bound_claims(state: &State, set: &SetPlan, spec: &Value) -> bool {
+/// Claims that are there, and that new pods of the set get.
+fn own_claims<'s>(state: &'s State, set: &SetPlan, spec: &Value) -> impl Iterator<Item = &'s Value> {
     let templates: Vec<&str> = list(&spec["volumeClaimTemplates"])
         .filter_map(|template| template["metadata"]["name"].as_str())
         .collect();
-    let named: Vec<&str> = list(&spec["template"]["spec"]["volumes"])
-        .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str())
+    let made = set
+        .steps()
+        .filter(|step| matches!(step.action, Action::Create | Action::Replace));
+    let mut names: BTreeSet<String> = made
+        .flat_map(|step| templates.iter().map(move |template| format!("{template}-{}", step.pod)))
         .collect();
-    let own_name = set.set.rsplit('/').next().unwrap_or_default();
-    let is_its = |claim: &Value| {
+    let by_name = list(&spec["template"]["spec"]["volumes"])
+        .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+    names.extend(by_name.map(str::to_owned));
+    let namespace = set.namespace.clone();
+    state.all(CLAIM.group, CLAIM.resource).filter(move |claim| {
         let meta = &claim["metadata"];
-        let name = meta["name"].as_str().unwrap_or_default();
-        let is_of_a_template = templates.iter().any(|template| {
-            let rest = name.strip_prefix(template).and_then(|rest| rest.strip_prefix('-'));
-            rest.is_some_and(|rest| rest.starts_with(own_name))
-        });
-        meta["namespace"] == set.namespace.as_str() && (is_of_a_template || named.contains(&name))
-    };
-    state
-        .all(CLAIM.group, CLAIM.resource)
-        .any(|claim| claim["status"]["phase"] == "Bound" && is_its(claim))
+        meta["namespace"] == namespace.as_str() && meta["name"].as_str().is_some_and(|name| names.contains(name))
+    })
 }
 
 /// What is said of claims for whose volumes somebody has to see to: those of no class, and of classes that make none.
@@ -228,7 +232,25 @@ fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
     for (whose, claim) in claims_to_come(state, set, spec) {
         let of = |what: &str| format!("{} in namespace {}: {whose} {what}", set.set, set.namespace);
         let class = storage_class_of(claim);
-        if claim["spec"]["volumeName"].is_string() || class.is_none() && has_default {
+        if claim["status"]["phase"] == "Lost" {
+            found.missing.push(of("have lost their volumes"));
+            continue;
+        }
+        let volume = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty());
+        if let Some(volume) = volume {
+            let is_there = state.all("", VOLUMES).any(|known| known["metadata"]["name"] == volume);
+            if is_unread(("", VOLUMES)) {
+                found.unread.push(of(&format!(
+                    "name volume {volume}, which could not be looked up; without it new pods do not come up"
+                )));
+            } else if !is_there {
+                found
+                    .missing
+                    .push(of(&format!("name volume {volume}, which was not found")));
+            }
+            continue;
+        }
+        if class.is_none() && has_default {
             continue;
         }
         if class.is_none() && is_unread((STORAGE.group, STORAGE.resource)) {
@@ -245,7 +267,9 @@ fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
         };
         let is_free = |volume: &Value| {
             let is_of_class = storage_class_of(volume).unwrap_or_default() == class.unwrap_or_default();
-            volume["status"]["phase"] == "Available" && is_of_class
+            // One that is reserved for a claim is for no other.
+            let is_reserved = volume["spec"]["claimRef"].is_object();
+            volume["status"]["phase"] == "Available" && !is_reserved && is_of_class
         };
         let words = |what: &str| of(&format!("{words}, so that they {what}"));
         if is_unread(("", VOLUMES)) {
@@ -278,16 +302,9 @@ fn claims_to_come<'s>(state: &'s State, set: &SetPlan, spec: &'s Value) -> Vec<(
             if claim["spec"].is_object() {
                 to_come.push((named("claims of volume", &volume["name"]), claim));
             }
-            let name = &volume["persistentVolumeClaim"]["claimName"];
-            let is_it = |claim: &&Value| {
-                let meta = &claim["metadata"];
-                meta["name"] == *name
-                    && meta["namespace"] == set.namespace.as_str()
-                    && claim["status"]["phase"] != "Bound"
-            };
-            let known = state.all(CLAIM.group, CLAIM.resource).find(is_it);
-            to_come.extend(known.map(|claim| (named("claims such as", name), claim)));
         }
+        let unbound = own_claims(state, set, spec).filter(|claim| claim["status"]["phase"] != "Bound");
+        to_come.extend(unbound.map(|claim| (named("claims such as", &claim["metadata"]["name"]), claim)));
     }
     to_come
 }
@@ -296,20 +313,12 @@ fn named(what: &str, name: &Value) -> String {
     format!("{what} {}", name.as_str().unwrap_or_default())
 }
 
-/// The storage class that a claim is to have its volume from. One that has a volume needs no class any more.
-fn class_to_come<'s>(state: &'s State, namespace: &str, claim: &str) -> Option<&'s str> {
-    let mut claims = state.all(CLAIM.group, CLAIM.resource);
-    let claim = claims.find(|object| {
-        let meta = &object["metadata"];
-        meta["name"] == claim && meta["namespace"] == namespace
-    })?;
-    storage_class_of(claim).filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
-}
-
 /// The config maps and secrets (`true`) without which containers of a pod do not start, by its `spec`.
 pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
     let mut found: Vec<(bool, &Value, &str)> = Vec::new();
     for volume in list(&pod["volumes"]) {
+        found.push((true, &volume["csi"]["nodePublishSecretRef"], "name"));
+        found.push((true, &volume["azureFile"], "secretName"));
         let sources = list(&volume["projected"]["sources"]);
         for source in sources.chain([volume]) {
             found.push((false, &source["configMap"], "name"));
@@ -414,7 +423,11 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
     let pod = &spec["template"]["spec"];
     let mut needed = Vec::new();
     if makes_pods(set) {
-        let account = pod["serviceAccountName"].as_str().unwrap_or_default();
+        // The former name of the field still does, where the other is not set.
+        let names = [&pod["serviceAccountName"], &pod["serviceAccount"]]
+            .into_iter()
+            .filter_map(Value::as_str);
+        let account = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
         // Every namespace is given the account `default`.
         if !matches!(account, "" | "default") {
             needed.push((&ACCOUNT, account));
@@ -426,7 +439,7 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
         let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
         needed.extend(claims.map(|claim| (&CLAIM, claim)));
         let class = pod["priorityClassName"].as_str().unwrap_or_default();
-        if !class.is_empty() && !class.starts_with("system-") {
+        if !class.is_empty() && !BUILT_IN_PRIORITIES.contains(&class) {
             needed.push((&PRIORITY, class));
         }
         needed.extend(pod["runtimeClassName"].as_str().map(|class| (&RUNTIME, class)));

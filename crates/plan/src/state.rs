@@ -63,6 +63,13 @@ const LOOKED_AT: [(&str, &str); 11] = [
 ];
 /// Volumes of storage, as plural.
 pub(crate) const VOLUMES: &str = "persistentvolumes";
+/// Labels of volumes that say where they are.
+pub const ZONES: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
 /// The only definitions that matter.
 const DEFINITIONS: [&str; 2] = ["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 /// Reasons for which containers wait, of which time alone is no cure.
@@ -129,6 +136,8 @@ impl State {
         let mut cluster = Cluster::new(SEED, self.now);
         cluster.nodes = Nodes::new(self.nodes.unwrap_or(1).max(1), usize::MAX);
         cluster.nodes.pace = pace();
+        // Their names alone are read.
+        cluster.nodes.takes_maps_for_full = true;
         cluster.nodes.failing_images = self.failing_images();
         cluster.nodes.real = Room::new(
             self.nodes().cloned().collect(),
@@ -151,13 +160,18 @@ impl State {
 
     /// From which nodes volumes can be reached that belong to claims.
     fn reach(&self) -> Reach {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let volumes = self.all("", VOLUMES);
-        let of_claims = volumes.filter_map(|volume| {
-            let required = &volume["spec"]["nodeAffinity"]["required"];
-            let claim = &volume["spec"]["claimRef"];
-            let key = (text(&claim["namespace"])?, text(&claim["name"])?);
-            required.is_object().then(|| (key, required.clone()))
+        let named = self.all("", VOLUMES);
+        let named = named.filter_map(|volume| Some((volume["metadata"]["name"].as_str()?, volume)));
+        let volumes: BTreeMap<&str, &Value> = named.collect();
+        // By the name that the claim has, and not by whom a volume was reserved for once.
+        let of_claims = self.all("", "persistentvolumeclaims").filter_map(|claim| {
+            let volume = volumes.get(claim["spec"]["volumeName"].as_str()?)?;
+            let meta = &claim["metadata"];
+            let key = (
+                meta["namespace"].as_str()?.to_owned(),
+                meta["name"].as_str()?.to_owned(),
+            );
+            Some((key, reached_from(volume)?))
         });
         of_claims.collect()
     }
@@ -289,6 +303,35 @@ impl State {
 pub fn is_default_class(class: &Value) -> bool {
     let annotations = &class["metadata"]["annotations"];
     DEFAULT_STORAGE_CLASS.iter().any(|name| annotations[*name] == "true")
+}
+
+/// The node selector of a volume, with what its labels say of zones and regions, in which several are joined by `__`.
+/// <https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone>
+fn reached_from(volume: &Value) -> Option<Value> {
+    let labels = volume["metadata"]["labels"].as_object().into_iter().flatten();
+    let places: Vec<Value> = labels
+        .filter(|(name, _)| ZONES.contains(&name.as_str()))
+        .filter_map(|(name, value)| {
+            let values: Vec<&str> = value.as_str()?.split("__").collect();
+            Some(json!({"key": name, "operator": "In", "values": values}))
+        })
+        .collect();
+    let required = &volume["spec"]["nodeAffinity"]["required"];
+    if places.is_empty() {
+        return required.is_object().then(|| required.clone());
+    }
+    let mut terms: Vec<Value> = list(&required["nodeSelectorTerms"])
+        .filter(|term| term.is_object())
+        .cloned()
+        .collect();
+    if !required.is_object() {
+        terms.push(json!({}));
+    }
+    for term in &mut terms {
+        let rules = list(&term["matchExpressions"]).cloned().chain(places.clone());
+        term["matchExpressions"] = rules.collect();
+    }
+    Some(json!({"nodeSelectorTerms": terms}))
 }
 
 /// Gives a claim the volume that it asks for.

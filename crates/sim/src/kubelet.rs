@@ -81,7 +81,9 @@ impl Cluster {
         let maps = self.server.types.store_of_kind("", "ConfigMap");
         let has_key = |map: &str, key: &str| {
             let map = maps.and_then(|maps| self.server.get(maps, &pod.sibling(map)));
-            map.is_some_and(|map| map.value()["data"].get(key).is_some())
+            map.map_or(self.nodes.takes_maps_for_full, |map| {
+                map.value()["data"].get(key).is_some()
+            })
         };
         let why = c::missing_key(container, &has_key)?;
         Some(("CreateContainerConfigError".to_owned(), why, TRY_AGAIN_MS))

@@ -124,6 +124,8 @@ pub struct Nodes {
     pub cut_off: BTreeSet<Uid>,
     /// Nodes as a real API server has them: a pod that finds no room there waits. Without any, nothing is asked of a node.
     pub real: Room,
+    /// Config maps that are not there are taken to have whatever is asked of them: nobody has read what is in them.
+    pub takes_maps_for_full: bool,
     /// Pods that wait for room there.
     without_room: BTreeSet<ObjectKey>,
     /// What ails pods of a name, and until when.
@@ -152,6 +154,7 @@ impl Nodes {
             failing_images: BTreeMap::new(),
             cut_off: BTreeSet::new(),
             real: Room::default(),
+            takes_maps_for_full: false,
             without_room: BTreeSet::new(),
             ailments: BTreeMap::new(),
         }

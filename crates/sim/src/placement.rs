@@ -34,7 +34,7 @@ pub(crate) fn nodes_are_not_available<R: std::fmt::Display>(all: usize, reasons:
 }
 
 /// Whether the scheduler of Kubernetes places such a pod. What another goes by, nobody here knows.
-pub(crate) fn is_placed_by_default(spec: &Value) -> bool {
+pub fn is_placed_by_default(spec: &Value) -> bool {
     matches!(spec["schedulerName"].as_str(), None | Some("" | "default-scheduler"))
 }
 

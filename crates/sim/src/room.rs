@@ -308,7 +308,10 @@ pub fn taken_by(pod: &Value) -> Amounts {
         let Some((_, given)) = of(container) else { continue };
         // What a file says of a pod may be of any shape.
         let may_be_set = |list: &Value| list.is_null() || list.is_object();
-        if !may_be_set(&container["resources"]) || !may_be_set(&container["resources"]["requests"]) {
+        if !container.is_object()
+            || !may_be_set(&container["resources"])
+            || !may_be_set(&container["resources"]["requests"])
+        {
             continue;
         }
         for (name, given) in given.as_object().into_iter().flatten() {

@@ -375,27 +375,41 @@ fn a_pod_goes_where_its_volume_is() {
     );
     let before = with(set_of(Advanced, 2, "100m"), &[claims, (ROLLING, json!({}))]);
     let after = with(before.clone(), &[(IMAGE, json!("app:v2"))]);
-    for (zone, is_unread, expected) in [
-        ("here", false, ""),
-        ("gone", false, "affinity"),
-        ("gone", true, "could not be looked up"),
+    let by_affinity = |zone: &str| {
+        let rule = json!({"key": "zone", "operator": "In", "values": [zone]});
+        json!({"metadata": {"name": "pv"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}}})
+    };
+    let by_label =
+        |zones: &str| json!({"metadata": {"name": "pv", "labels": {"topology.kubernetes.io/zone": zones}}, "spec": {}});
+    for (volume, is_unread, expected) in [
+        (by_affinity("here"), false, ""),
+        (by_affinity("gone"), false, "affinity"),
+        (by_label("there__here"), false, ""),
+        (by_label("there__gone"), false, "affinity"),
+        (by_affinity("gone"), true, "could not be looked up"),
     ] {
         let mut lab = Lab::with(std::slice::from_ref(&before));
+        let labels = json!({"zone": "here", "topology.kubernetes.io/zone": "here"});
         lab.add(
             "",
             "nodes",
-            json!({"metadata": {"name": "node-0", "labels": {"zone": "here"}}, "spec": {}, "status": {"allocatable": four_cores()}}),
+            json!({"metadata": {"name": "node-0", "labels": labels}, "spec": {}, "status": {"allocatable": four_cores()}}),
         );
-        let rule = json!({"key": "zone", "operator": "In", "values": [zone]});
+        // What was reserved for a former claim of this name says nothing of this one.
+        let mut former = by_affinity(if expected.is_empty() { "gone" } else { "here" });
+        former["metadata"]["name"] = json!("released");
         if !is_unread {
-            let volume = json!({
-                "metadata": {"name": "pv", "uid": "v"}, "status": {"phase": "Bound"},
-                "spec": {"claimRef": {"namespace": "ns", "name": "data-web-1"},
-                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}},
-            });
-            lab.add("", "persistentvolumes", volume);
+            for (mut volume, phase) in [(volume, "Bound"), (former, "Released")] {
+                volume["spec"]["claimRef"] = json!({"namespace": "ns", "name": "data-web-1"});
+                volume["status"]["phase"] = json!(phase);
+                lab.add("", "persistentvolumes", volume);
+            }
         }
         let mut state = lab.state();
+        let claims = state.objects.iter_mut().map(|object| &mut object.object);
+        for claim in claims.filter(|object| object["metadata"]["name"] == "data-web-1") {
+            claim["spec"]["volumeName"] = json!("pv");
+        }
         if is_unread {
             state.unread.push(Unread {
                 group: String::new(),
@@ -412,7 +426,7 @@ fn a_pod_goes_where_its_volume_is() {
                      1 node(s) didn't match PersistentVolume's node affinity";
         assert_eq!(text.contains(words), !comes_up, "{text}");
         assert_eq!(
-            text.contains("volumes of its claims, which could not be looked up"),
+            text.contains("volumes that could not be looked up of its template also decide"),
             is_unread,
             "{text}"
         );
@@ -469,6 +483,79 @@ fn what_else_decides_about_nodes_is_named() {
                 .zip(expected)
                 .is_none_or(|(named, expected)| named.contains(expected)),
             "{named:?}"
+        );
+    }
+}
+
+/// What the template names, and is not there, by every name that fields have for it; and what is there is not missing.
+#[test]
+fn whatever_new_pods_need_is_looked_up() {
+    let map = |name: &str| json!({"metadata": {"name": name, "namespace": "ns"}});
+    let reads = json!([{"name": "main", "image": "app:v1", "env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]}]);
+    let volume = |source: Value| json!([{"name": "data", "csi": source}]);
+    for (field, value, missing) in [
+        ("serviceAccount", json!("nobody"), "service account nobody"),
+        ("serviceAccountName", json!("nobody"), "service account nobody"),
+        (
+            "priorityClassName",
+            json!("system-cluster-critcal"),
+            "priority class system-cluster-critcal",
+        ),
+        ("priorityClassName", json!("system-cluster-critical"), ""),
+        (
+            "volumes",
+            volume(json!({"driver": "d", "nodePublishSecretRef": {"name": "token"}})),
+            "secret token",
+        ),
+        // Its keys are taken to be there: they are not read.
+        ("containers", reads, ""),
+    ] {
+        let mut lab = Lab::with(&[]);
+        lab.add("", "configmaps", map("settings"));
+        let field = format!("template/spec/{field}");
+        let plan = lab.plan(&[Change::Apply(with(
+            manifest(Advanced, "web"),
+            &[(field.as_str(), value)],
+        ))]);
+        let told = plan.missing.first().map_or("", String::as_str);
+        assert!(
+            told.contains(missing) && told.is_empty() == missing.is_empty(),
+            "{missing}: {}",
+            plan.text()
+        );
+        let made = usize::from(missing.is_empty());
+        assert!(one(&plan).available_at_end >= made, "{}", plan.text());
+    }
+}
+
+/// A claim that is there and waits for a volume is looked at like one that is to be made.
+#[test]
+fn claims_that_wait_for_a_volume_are_told() {
+    let spec = |class: &str| json!({"accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}});
+    for (class, phase, missing) in [
+        ("gone", "Pending", "storage class gone was not found"),
+        ("standard", "Lost", "have lost their volumes"),
+        ("standard", "Bound", ""),
+    ] {
+        let set = with(
+            manifest(Advanced, "web"),
+            &[(
+                "volumeClaimTemplates",
+                json!([{"metadata": {"name": "data"}, "spec": spec(class)}]),
+            )],
+        );
+        let mut lab = Lab::with(&[]);
+        lab.add(
+            "",
+            "persistentvolumeclaims",
+            json!({"metadata": {"name": "data-web-0", "namespace": "ns", "uid": "d"}, "spec": spec(class), "status": {"phase": phase}}),
+        );
+        let plan = lab.plan(&[Change::Apply(set)]);
+        let told = plan.missing.first().map_or("", String::as_str);
+        assert!(
+            told.contains(missing) && told.is_empty() == missing.is_empty(),
+            "{class} {phase}: {}",
+            plan.text()
         );
     }
 }

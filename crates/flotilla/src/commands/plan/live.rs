@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::cluster::{Cluster, describe};
 use crate::error::Error;
+use flotilla_api::names;
 use flotilla_apiserver::Foreign;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::Resource;
@@ -10,7 +11,7 @@ use flotilla_model::template::Amounts;
 use flotilla_plan::{State, Unread, taken_by};
 use flotilla_playground::Saved;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -28,6 +29,8 @@ const DEFINITIONS: [&str; 2] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dclonesets.apps.kruise.io",
 ];
 
+/// So many volumes are looked at, at most: a plan is to be there within seconds.
+const VOLUMES_MAX: usize = 20_000;
 /// Volumes of storage, as plural.
 const VOLUMES: &str = "persistentvolumes";
 /// How many nodes, volumes, or pods of others, are read at once.
@@ -227,13 +230,18 @@ impl Reading<'_> {
     }
 
     /// Volumes that are free, or belong to claims of these namespaces, page by page: from which nodes they are reached, and of which class they are.
+    /// What cannot be read to the end is told only where pods need a volume.
     async fn volumes(&mut self, namespaces: &BTreeSet<String>) -> Result<(), Error> {
         let (before, warnings) = (self.objects.len(), self.warnings.len());
-        let mut token = Some(String::new());
+        let (mut count, mut token) = (0, Some(String::new()));
         while let Some(page) = token {
             let asked = Asked::page(VOLUMES, &page);
-            let Some(mut list) = self.ask_for_page(&asked, "").await? else {
-                // Told only where pods need one.
+            let list = match self.ask_for_page(&asked, "").await {
+                Ok(list) => list,
+                Err(_) if !page.is_empty() => None,
+                Err(error) => return Err(error),
+            };
+            let Some(mut list) = list.filter(|_| count < VOLUMES_MAX) else {
                 self.warnings.truncate(warnings);
                 self.objects.truncate(before);
                 self.unread.push(Unread {
@@ -245,6 +253,7 @@ impl Reading<'_> {
             };
             token = next_page(&list);
             if let Some(items) = list["items"].as_array_mut() {
+                count += items.len();
                 items.retain(|volume| {
                     let namespace = volume["spec"]["claimRef"]["namespace"].as_str();
                     namespace.is_none_or(|namespace| namespaces.contains(namespace))
@@ -430,29 +439,34 @@ fn add(all: &mut Amounts, more: Amounts) {
 }
 
 /// What of a volume decides which claims and pods it is for.
-fn what_binds(volume: &mut Value) -> Value {
+fn what_binds(volume: &Value) -> Value {
+    let meta = &volume["metadata"];
+    let labels = meta["labels"].as_object().into_iter().flatten();
+    let labels: Map<String, Value> = labels
+        .filter(|(name, _)| flotilla_plan::ZONES.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     json!({
-        "metadata": {"name": volume["metadata"]["name"].take(), "annotations": volume["metadata"]["annotations"].take()},
-        "spec": {
-            "storageClassName": volume["spec"]["storageClassName"].take(), "claimRef": volume["spec"]["claimRef"].take(),
-            "nodeAffinity": volume["spec"]["nodeAffinity"].take(),
+        "metadata": {
+            "name": meta["name"], "labels": labels,
+            "annotations": {names::STORAGE_CLASS: meta["annotations"][names::STORAGE_CLASS]},
         },
-        "status": {"phase": volume["status"]["phase"].take()},
+        "spec": {
+            "storageClassName": volume["spec"]["storageClassName"], "claimRef": volume["spec"]["claimRef"],
+            "nodeAffinity": volume["spec"]["nodeAffinity"],
+        },
+        "status": {"phase": volume["status"]["phase"]},
     })
 }
 
 /// What of a node decides which pods it takes.
-fn what_decides(node: &mut Value) -> Value {
-    let conditions = node["status"]["conditions"].take();
-    let ready = conditions
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|c| c["type"] == "Ready");
+fn what_decides(node: &Value) -> Value {
+    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.filter(|c| c["type"] == "Ready");
     json!({
-        "metadata": {"name": node["metadata"]["name"].take(), "labels": node["metadata"]["labels"].take()},
-        "spec": {"taints": node["spec"]["taints"].take(), "unschedulable": node["spec"]["unschedulable"].take()},
-        "status": {"conditions": ready.collect::<Vec<_>>(), "allocatable": node["status"]["allocatable"].take()},
+        "metadata": {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]},
+        "spec": {"taints": node["spec"]["taints"], "unschedulable": node["spec"]["unschedulable"]},
+        "status": {"conditions": ready.collect::<Vec<_>>(), "allocatable": node["status"]["allocatable"]},
     })
 }
 
