@@ -68,6 +68,10 @@ fn fails_with_a_former_image(pod: &Value) -> bool {
     });
     let generation = pod["metadata"]["generation"].as_i64();
     let seen = pod["status"]["observedGeneration"].as_i64();
+    if generation == Some(1) {
+        // Nobody has changed it.
+        return false;
+    }
     if let (Some(generation), Some(seen)) = (generation, seen)
         && seen < generation
     {
@@ -254,6 +258,8 @@ mod tests {
             ),
             (2, json!(2), "no such host", false),
             (1, json!(1), "Back-off pulling image \"models:v9\"", false),
+            // Whatever a mirror calls it.
+            (1, json!(1), "Back-off pulling image \"mirror/app\"", false),
             (1, json!(null), "Back-off pulling image \"models:v9\"", false),
             (2, json!(null), "Back-off pulling image \"app:broken\"", true),
         ] {

@@ -82,22 +82,24 @@ fn subjects(waits: &[Wait]) -> BTreeSet<&str> {
 
 /// Those of them that do not go by themselves: their grace period is over, finalizers hold them, or their node is not there to end them.
 pub(super) fn that_do_not_go(pods: &[Arc<PodRecord>], facts: &Index<'_>) -> Vec<Wait> {
-    let stays = |pod: &&Arc<PodRecord>| {
-        let is_overdue = pod.meta.deleted.is_some_and(|until| until < facts.now);
-        let is_held = facts
-            .pod(pod.name())
-            .is_some_and(|pod| !finalizers(&pod["metadata"]).is_empty());
-        is_overdue || is_held || pod.node.as_deref().is_some_and(|node| is_down(node, facts))
-    };
-    let wait = |pod: &Arc<PodRecord>| Wait {
-        subject: pod.name().to_owned(),
+    let wait = |pod: &Arc<PodRecord>| does_not_go(pod.name(), pod.node.as_deref(), pod.meta.deleted, facts);
+    pods.iter().filter_map(wait).collect()
+}
+
+/// The wait for a pod that was to be gone at this time, if it does not go by itself.
+fn does_not_go(name: &str, node: Option<&str>, until: Option<Timestamp>, facts: &Index<'_>) -> Option<Wait> {
+    let is_overdue = until.is_some_and(|until| until < facts.now);
+    let pod = facts.pod(name);
+    let is_held = pod.is_some_and(|pod| !finalizers(&pod["metadata"]).is_empty());
+    let stays = is_overdue || is_held || node.is_some_and(|node| is_down(node, facts));
+    stays.then(|| Wait {
+        subject: name.to_owned(),
         cause: WaitCause::PodTerminating {
-            node: pod.node.as_deref().map(str::to_owned),
+            node: node.map(str::to_owned),
             finalizers: Vec::new(),
         },
-        since: pod.meta.deleted,
-    };
-    pods.iter().filter(stays).map(wait).collect()
+        since: until,
+    })
 }
 
 /// Whether a node is known to be gone, or not ready.
@@ -132,25 +134,14 @@ fn that_hold_claims(waits: &[Wait], facts: &Index<'_>) -> Vec<Wait> {
     let claims = waits
         .iter()
         .filter(|wait| matches!(wait.cause, WaitCause::ClaimTerminating { .. }));
-    let mut held = Vec::new();
-    for name in claims.flat_map(|wait| facts.leaving_users_of(&wait.subject)) {
-        let Some(pod) = facts.pod(name).filter(|_| named.insert(name)) else {
-            continue;
-        };
-        let node = pod["spec"]["nodeName"].as_str();
-        let is_overdue = time(&pod["metadata"]["deletionTimestamp"]).is_some_and(|until| until < facts.now);
-        if is_overdue || !finalizers(&pod["metadata"]).is_empty() || node.is_some_and(|node| is_down(node, facts)) {
-            held.push(Wait {
-                subject: (*name).to_owned(),
-                cause: WaitCause::PodTerminating {
-                    node: node.map(str::to_owned),
-                    finalizers: Vec::new(),
-                },
-                since: None,
-            });
-        }
-    }
-    held
+    let users = claims.flat_map(|wait| facts.leaving_users_of(&wait.subject));
+    let users = users.filter(|name| named.insert(name));
+    let wait = |name: &&str| {
+        let pod = facts.pod(name)?;
+        let until = time(&pod["metadata"]["deletionTimestamp"]);
+        does_not_go(name, pod["spec"]["nodeName"].as_str(), until, facts)
+    };
+    users.filter_map(wait).collect()
 }
 
 /// Completes waits for pods by what their objects say, and by what was said of them last.
