@@ -38,7 +38,7 @@ pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
 };
 pub use run::Reach;
-pub use state::{State, Unread, ZONES, is_default_class};
+pub use state::{State, Unread, ZONES};
 
 /// What these changes would do, one after the other, to the cluster in this state.
 ///

@@ -168,7 +168,7 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
             list(&pod["topologySpreadConstraints"]).any(|rule| rule["whenUnsatisfiable"] != "ScheduleAnyway"),
         ),
         ("scheduling gates", list(&pod["schedulingGates"]).next().is_some()),
-        ("a scheduler of their own", !placement::is_placed_by_default(pod)),
+        ("a scheduler of its own", !placement::is_placed_by_default(pod)),
         ("resource claims", list(&pod["resourceClaims"]).next().is_some()),
         (
             "what its runtime class adds",
@@ -193,7 +193,7 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
         .collect();
     if !names.is_empty() {
         found.unread.push(format!(
-            "{} in namespace {}: {} of its template also decide which nodes take its pods, and are not looked at",
+            "{} in namespace {}: which nodes take its pods is also decided by what is not looked at: {}",
             set.set,
             set.namespace,
             names.join(", ")

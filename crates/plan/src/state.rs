@@ -11,7 +11,7 @@ use flotilla_model::{PodRecord, Resource, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::{Failing, Nodes, Pace};
 use flotilla_sim::placement;
-use flotilla_sim::room::{Reach, Room};
+use flotilla_sim::room::Room;
 use flotilla_sim::server::Foreign;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,22 +158,12 @@ impl State {
         Ok(cluster)
     }
 
-    /// From which nodes volumes can be reached that belong to claims.
-    fn reach(&self) -> Reach {
-        let named = self.all("", VOLUMES);
-        let named = named.filter_map(|volume| Some((volume["metadata"]["name"].as_str()?, volume)));
-        let volumes: BTreeMap<&str, &Value> = named.collect();
-        // By the name that the claim has, and not by whom a volume was reserved for once.
-        let of_claims = self.all("", "persistentvolumeclaims").filter_map(|claim| {
-            let volume = volumes.get(claim["spec"]["volumeName"].as_str()?)?;
-            let meta = &claim["metadata"];
-            let key = (
-                meta["namespace"].as_str()?.to_owned(),
-                meta["name"].as_str()?.to_owned(),
-            );
-            Some((key, reached_from(volume)?))
-        });
-        of_claims.collect()
+    /// From which nodes volumes can be reached, by their names. Whom one was reserved for once does not matter: claims name theirs.
+    fn reach(&self) -> BTreeMap<String, Value> {
+        let volumes = self.all("", VOLUMES);
+        volumes
+            .filter_map(|volume| Some((volume["metadata"]["name"].as_str()?.to_owned(), reached_from(volume)?)))
+            .collect()
     }
 
     /// The nodes, if they could be read.
@@ -300,7 +290,7 @@ impl State {
 }
 
 /// Whether claims that name no class are of this storage class.
-pub fn is_default_class(class: &Value) -> bool {
+pub(crate) fn is_default_class(class: &Value) -> bool {
     let annotations = &class["metadata"]["annotations"];
     DEFAULT_STORAGE_CLASS.iter().any(|name| annotations[*name] == "true")
 }

@@ -372,7 +372,18 @@ impl Cluster {
             return Ok(self.node_with_room().map(|node| format!("node-{node}")));
         }
         self.nodes.real.count(&self.server);
-        self.nodes.real.place(pod, spec).map(Some)
+        let volumes = self.volumes_of(pod);
+        self.nodes.real.place(pod, spec, &volumes).map(Some)
+    }
+
+    /// The volumes that the claims of a pod have by now, by their names.
+    fn volumes_of(&self, pod: &PodRecord) -> Vec<String> {
+        let claims = pod
+            .claims()
+            .filter_map(|(_, claim)| self.server.get(Resource::Claims, &pod.meta.key.sibling(claim)));
+        claims
+            .filter_map(|claim| claim.value()["spec"]["volumeName"].as_str().map(str::to_owned))
+            .collect()
     }
 
     /// A node that is there and has room, any of them.

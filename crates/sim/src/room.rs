@@ -30,8 +30,8 @@ pub struct Room {
     nodes: Vec<Value>,
     /// What is taken of each, by its name.
     taken: BTreeMap<String, Taken>,
-    /// From which nodes volumes can be reached, of those that claims have, by namespace and name of the claim.
-    volumes: Reach,
+    /// From which nodes volumes can be reached: their node selectors, by their names.
+    volumes: BTreeMap<String, Value>,
     /// The node that is looked at first for the next pod.
     next: usize,
     /// So often room has become free.
@@ -40,9 +40,6 @@ pub struct Room {
     refused: Option<(u64, String, Nowhere)>,
     is_counted: bool,
 }
-
-/// The node selectors of volumes, by namespace and name of the claim that each belongs to.
-pub type Reach = BTreeMap<(String, String), Value>;
 
 /// What is taken of a node.
 #[derive(Clone, Debug, Default)]
@@ -76,8 +73,12 @@ pub(crate) struct Nowhere {
 }
 
 impl Room {
-    /// These nodes, of which others take so much that are not looked at, by the names of nodes, and from some of which volumes are reached.
-    pub fn new(nodes: Vec<Value>, taken_by_others: BTreeMap<String, Amounts>, volumes: Reach) -> Self {
+    /// These nodes, of which others take so much that are not looked at, by the names of nodes; and the node selectors of volumes, by their names.
+    pub fn new(
+        nodes: Vec<Value>,
+        taken_by_others: BTreeMap<String, Amounts>,
+        volumes: BTreeMap<String, Value>,
+    ) -> Self {
         let taken = taken_by_others.into_iter().map(|(node, amounts)| {
             let taken = Taken {
                 by_others: amounts.clone(),
@@ -140,10 +141,10 @@ impl Room {
         Some(amounts)
     }
 
-    /// The node that takes this pod: of some that do, the one with room for most of its like.
-    pub(crate) fn place(&mut self, pod: &PodRecord, spec: &Value) -> Result<String, Nowhere> {
+    /// The node that takes this pod, which mounts these volumes: of some that do, the one with room for most of its like.
+    pub(crate) fn place(&mut self, pod: &PodRecord, spec: &Value, volumes: &[String]) -> Result<String, Nowhere> {
         let wanted = asked_for(spec);
-        let volumes = self.volumes_of(pod, spec);
+        let volumes: Vec<&Value> = volumes.iter().filter_map(|name| self.volumes.get(name)).collect();
         let like = likeness(pod, spec, (&wanted, &volumes));
         if let Some((freed, refused, nowhere)) = &self.refused
             && (*freed, refused) == (self.freed, &like)
@@ -195,19 +196,6 @@ impl Room {
                 Err(nowhere)
             }
         }
-    }
-
-    /// From which nodes the volumes of a pod's claims can be reached, of those that have any.
-    fn volumes_of(&self, pod: &PodRecord, spec: &Value) -> Vec<&Value> {
-        if self.volumes.is_empty() {
-            return Vec::new();
-        }
-        let namespace = pod.meta.key.namespace.to_string();
-        let volumes = spec["volumes"].as_array().into_iter().flatten();
-        let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
-        claims
-            .filter_map(|claim| self.volumes.get(&(namespace.clone(), claim.to_owned())))
-            .collect()
     }
 
     /// For how many such pods a node has room, or why it has none.

@@ -246,7 +246,7 @@ fn rules_that_are_not_looked_at_are_named() {
         let said: Vec<_> = plan
             .warnings
             .iter()
-            .filter(|w| w.contains("are not looked at"))
+            .filter(|w| w.contains("what is not looked at"))
             .collect();
         assert_eq!(said.len(), usize::from(!words.is_empty()), "{field}: {said:?}");
         assert!(said.iter().all(|said| said.contains(words)), "{said:?}");
@@ -426,7 +426,7 @@ fn a_pod_goes_where_its_volume_is() {
                      1 node(s) didn't match PersistentVolume's node affinity";
         assert_eq!(text.contains(words), !comes_up, "{text}");
         assert_eq!(
-            text.contains("volumes that could not be looked up of its template also decide"),
+            text.contains("what is not looked at: volumes that could not be looked up"),
             is_unread,
             "{text}"
         );
@@ -476,7 +476,7 @@ fn what_else_decides_about_nodes_is_named() {
         let named = plan
             .warnings
             .iter()
-            .find(|warning| warning.contains("are not looked at"));
+            .find(|warning| warning.contains("what is not looked at"));
         assert_eq!(named.is_some(), expected.is_some(), "{}", plan.text());
         assert!(
             named
