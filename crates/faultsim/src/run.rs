@@ -18,7 +18,7 @@ use crate::trace::Trace;
 use crate::words;
 use fastrand::Rng;
 use flotilla_engine::core::request::{Answer, Call};
-use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
+use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp, Uid};
 use flotilla_sim::server::Admission;
 use flotilla_sim::{Agenda, Cluster};
 use std::collections::BTreeMap;
@@ -121,6 +121,8 @@ pub(crate) struct World {
     changed_at_ms: u64,
     /// What was held back when somebody asked why: at which version, and since when.
     pub(crate) held_since: BTreeMap<String, (Option<u64>, u64)>,
+    /// The set of which that is said.
+    pub(crate) held_by: Option<Uid>,
     /// When all was looked at last.
     looked_at_ms: u64,
     violation: Option<Violation>,
@@ -182,6 +184,7 @@ impl World {
             settled_after_ms: 0,
             changed_at_ms: 0,
             held_since: BTreeMap::new(),
+            held_by: None,
             looked_at_ms: 0,
             violation: None,
             schedule: schedule.clone(),

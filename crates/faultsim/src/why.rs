@@ -135,7 +135,15 @@ impl World {
     /// Whatever has been held back for more than a minute, and has not changed since, is explained, whatever else goes on.
     pub(crate) fn somebody_asks_why(&mut self) {
         let now = self.held_back();
-        let before = std::mem::take(&mut self.held_since);
+        let mut before = std::mem::take(&mut self.held_since);
+        // A set that was made anew holds back nobody for longer than it has been there.
+        let kind = self.schedule.set.kind.resource();
+        let set = self.cluster.server.get(kind, &Self::set_key());
+        let uid = set.and_then(|s| s.object.as_ref()).map(|o| o.meta().uid.clone());
+        if self.held_by != uid {
+            before.clear();
+            self.held_by = uid;
+        }
         let since = |(name, version): (&String, &Option<u64>)| {
             let same = before.get(name).filter(|(known, _)| known == version);
             let since_ms = same.map_or(self.now_ms, |(_, since_ms)| *since_ms);
