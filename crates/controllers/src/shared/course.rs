@@ -239,7 +239,7 @@ impl Pass<'_> {
     fn transition(&mut self, scope: &Scope, course: &Course) {
         let next = self.next_state(course);
         let target = course.target(self);
-        let metadata = next.map(|next| lifecycle::patch(next, &target.time()));
+        let metadata = next.map(|next| lifecycle::patch(next, &course.pod, self.moment.now));
         let command = match (&course.note, metadata) {
             (Some(text), metadata) => target.noted_anew(text, metadata.unwrap_or_else(|| json!({}))),
             (None, Some(metadata)) => target.relabel(&metadata),
@@ -393,7 +393,7 @@ impl Pass<'_> {
             .map(first);
         let moves = (State::of(held.pod) != held.state).then(|| {
             let mut metadata = held.metadata;
-            overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
+            overlay(&mut metadata, &lifecycle::patch(held.state, held.pod, self.moment.now));
             let command = if held.marks && detail.spec.has_gate(names::KRUISE_POD_READY) {
                 target.relabel_held(&metadata)
             } else {

@@ -4,6 +4,7 @@
 //! released to Normal. A hook that is not there, or has no markers, never holds and always releases. Taking markers away is the
 //! business of the user's own controller, never ours.
 
+use crate::shared::inplace::state::whole_seconds;
 use flotilla_api::names;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Hook, Lifecycle};
@@ -170,11 +171,13 @@ pub(crate) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
     detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()
 }
 
-/// A patch of `metadata` that sets the state and when it changed.
-pub fn patch(state: State, now: &str) -> Value {
+/// A patch of `metadata` that sets a pod's state and when it changed: not before the last change of its readiness that we have seen,
+/// however far our clock is behind the node's. Whoever compares the two must be able to tell which came first.
+pub fn patch(state: State, pod: &PodRecord, now: Timestamp) -> Value {
+    let at = pod.ready.since.map_or(now, |seen| seen.max(now));
     json!({
         "labels": {names::LIFECYCLE_STATE_LABEL: state.name()},
-        "annotations": {names::LIFECYCLE_TIMESTAMP: now},
+        "annotations": {names::LIFECYCLE_TIMESTAMP: whole_seconds(at)},
     })
 }
 
@@ -193,7 +196,7 @@ pub fn markers_patch(hook: &Hook) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::pod;
+    use crate::testing::{NOW, at, pod};
 
     fn hook() -> Hook {
         Hook {
@@ -229,6 +232,18 @@ mod tests {
                 assert!(held_by(none, &pod).is_empty() && lacking(none, &pod).is_empty());
             }
         }
+    }
+
+    #[test]
+    fn sts_3_5_a_state_begins_after_the_readiness_that_was_seen_with_whatever_clock() {
+        let patched = |now: i64| patch(State::Normal, &pod("web-0").unready_since(NOW).build("web"), at(now));
+        let began = |now: i64| patched(now)["annotations"][names::LIFECYCLE_TIMESTAMP].clone();
+        assert_eq!(
+            began(NOW - 10),
+            json!(at(NOW).to_string()),
+            "our clock is behind the node's"
+        );
+        assert_eq!(began(NOW + 10), json!(at(NOW + 10).to_string()));
     }
 
     #[test]

@@ -284,7 +284,7 @@ impl Pass<'_> {
         };
         let mut metadata = json!({"labels": labels});
         if let Some(state) = lifecycle::while_updating(&settings.lifecycle, pod) {
-            overlay(&mut metadata, &lifecycle::patch(state, &target.time()));
+            overlay(&mut metadata, &lifecycle::patch(state, pod, moment.now));
         }
         // Who stays in service has nothing to wait for.
         let writes = if period.is_zero() || !leaves {

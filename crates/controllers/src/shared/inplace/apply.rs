@@ -2,7 +2,7 @@
 //! claim what was not done, and then resources through their subresource. Until they are there they are noted as still to come: a
 //! resize before its note would stay for ever where the note is never written, and the update is taken back. Each holds only while the pod is as it was examined (`tested`).
 
-use super::state::{Before, State, whole_seconds};
+use super::state::{Before, State};
 use super::tested::Tested;
 use super::{Changes, Step, UpdateSpec, batch, overlay, ref_metadata_patch};
 use flotilla_api::names;
@@ -211,11 +211,6 @@ impl Target<'_> {
             guard: None,
             report,
         }
-    }
-
-    /// The moment of the pass as it stands in annotations.
-    pub fn time(&self) -> String {
-        whole_seconds(self.now)
     }
 }
 

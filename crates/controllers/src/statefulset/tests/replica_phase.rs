@@ -1,6 +1,6 @@
 //! Filling slots and scaling down (STS-2.3, STS-2.4, STS-3.4, STS-3.5, STS-3.6).
 
-use crate::testing::{Cluster, NOW, PodFixture, advanced, brief, native, pod};
+use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, native, pod};
 use flotilla_api::names;
 use flotilla_model::records::Phase;
 use flotilla_model::set::IntervalSet;
@@ -182,6 +182,13 @@ fn sts_3_5_a_slot_without_memory_is_filled_although_a_pod_that_was_up_is_broken(
         (
             "never up",
             others.clone().pod(broken(pod("web-1")).never_ready()),
+            false,
+        ),
+        (
+            "no longer ready when its hook let it in",
+            others
+                .clone()
+                .pod(broken(pod("web-1")).annotated(names::LIFECYCLE_TIMESTAMP, &at(NOW - 3600).to_string())),
             false,
         ),
         (
