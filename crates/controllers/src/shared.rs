@@ -9,6 +9,7 @@ pub(crate) mod health;
 pub mod identity;
 pub mod inplace;
 pub mod lifecycle;
+pub(crate) mod moment;
 pub(crate) mod occupant;
 pub mod ordering;
 pub(crate) mod origin;

@@ -139,12 +139,13 @@ impl Spy {
             }));
             accepted.extend(context.hints.accepted.iter().cloned());
         } else {
-            // What was refused, or is held back, the core goes by as well: that goes with its manager.
+            // What was refused, is held back, or may still arrive, the core goes by as well: that goes with its manager.
             let forgets = context.now < self.forgets_until && context.entropy.is_multiple_of(8);
             return forgets.then(|| Hints {
                 generation: context.hints.generation,
                 failures: context.hints.failures.clone(),
                 repeated: context.hints.repeated.clone(),
+                arrivals_until: context.hints.arrivals_until,
                 ..Hints::default()
             });
         }

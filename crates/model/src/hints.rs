@@ -34,6 +34,9 @@ pub struct Hints {
     /// Commands that the engine holds back for a while, since the same were sent again and again, by scope. They stay wanted: nothing
     /// else is decided because of it, it is only said.
     pub repeated: BTreeMap<Scope, Failure>,
+    /// Until when a creation may still be carried out, and be seen, of which nobody knows what became of it. It outlasts the failure: that
+    /// is over as soon as nobody wants the object any more, and the request is on its way all the same.
+    pub arrivals_until: Option<Timestamp>,
     /// Slots whose pod has been available, or was taken away by our own update: filling them again is replacement, not scale-out.
     pub held: IntervalSet,
     /// Failed starts, by ordinal; where names are made up, of all pods together.
@@ -51,6 +54,14 @@ pub struct Hints {
 }
 
 impl Hints {
+    /// A command failed at `now`.
+    pub fn note_failure(&mut self, scope: Scope, failure: Failure, now: Timestamp) {
+        if failure.may_be_made_yet() {
+            self.arrivals_until = Some(now + Failure::ARRIVES_WITHIN);
+        }
+        self.failures.insert(scope, failure);
+    }
+
     /// Another manager has led meanwhile, or may have: which slots are held, and how often pods failed to start, is not known any more. What is
     /// kept says no more than what was seen then.
     pub fn others_led(&mut self) {
@@ -64,7 +75,8 @@ impl Hints {
         let failures = self.failures.values_mut().chain(self.repeated.values_mut());
         let times = failures.flat_map(|failure| [&mut failure.since, &mut failure.retry_at]);
         let starts = self.starts.values_mut().map(|starts| &mut starts.retry_at);
-        for time in times.chain(starts).chain(self.waiting.values_mut()) {
+        let of_all = self.arrivals_until.iter_mut().chain(self.waiting.values_mut());
+        for time in times.chain(starts).chain(of_all) {
             *time = *time + ahead - back;
         }
     }
@@ -139,8 +151,12 @@ impl Failure {
     /// `reason` of what an admission webhook or policy denies with a code that says nothing of the object.
     pub const DENIED: &str = "AdmissionDenied";
 
+    /// How long after a creation without an answer what it makes may still be seen for the first time: API servers give a request up after a
+    /// minute, and a watch may be as late.
+    pub const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
+
     /// Whether something was to be made, and nobody knows whether it was: it may still come.
-    pub fn may_be_made_yet(&self) -> bool {
+    fn may_be_made_yet(&self) -> bool {
         self.attempt == Report::Create && self.reason == Failure::OUTCOME_UNKNOWN
     }
 
@@ -240,6 +256,7 @@ mod tests {
             repeated: BTreeMap::from([(Scope::Slot(1), failure.clone())]),
             starts: BTreeMap::from([(0, starts)]),
             waiting: BTreeMap::from([("web-0".to_owned(), at(4000))]),
+            arrivals_until: Some(at(5120)),
             ..Hints::default()
         };
         hints.clock_was_set(Duration::from_secs(600), Duration::from_secs(4200));
@@ -253,6 +270,26 @@ mod tests {
         assert_eq!(hints.starts[&0].retry_at, starts.retry_at - Duration::from_secs(3600));
         assert_eq!(hints.starts[&0].last_created, at(4990), "of the pod, not of the clock");
         assert_eq!(hints.waiting["web-0"], at(400));
+        assert_eq!(hints.arrivals_until, Some(at(1520)));
+    }
+
+    /// However often the set is edited meanwhile, and whether or not anybody still wants what was to be made (STS-1.1.8).
+    #[test]
+    fn what_may_have_been_made_outlasts_the_failure() {
+        let at = Timestamp::from_seconds;
+        for (attempt, reason, until) in [
+            (Report::Create, Failure::OUTCOME_UNKNOWN, Some(at(620))),
+            (Report::Create, Failure::QUOTA_EXCEEDED, None),
+            (Report::Delete, Failure::OUTCOME_UNKNOWN, None),
+        ] {
+            let mut hints = Hints::default();
+            let failure = Failure::follow(None, attempt, reason.into(), "no answer".into(), at(500));
+            hints.note_failure(Scope::Slot(0), failure, at(500));
+            assert_eq!(hints.failures.len(), 1);
+            hints.failures.clear();
+            hints.others_led();
+            assert_eq!(hints.arrivals_until, until, "{attempt:?} {reason}");
+        }
     }
 
     #[test]

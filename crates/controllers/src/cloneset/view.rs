@@ -2,7 +2,7 @@
 
 use super::Defaults;
 use crate::shared::adoption::{SelectorMemo, controller_ref};
-use crate::shared::pass::Moment;
+use crate::shared::moment::Moment;
 use crate::shared::revision;
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{

@@ -4,7 +4,7 @@ use super::job::{self, Wanted};
 use crate::cloneset::Defaults;
 use crate::shared::adoption::controller_ref;
 use crate::shared::inplace::eligible;
-use crate::shared::pass::Moment;
+use crate::shared::moment::Moment;
 use crate::shared::renewal::may_update_in_place;
 use crate::shared::revision;
 use flotilla_api::names;
@@ -104,7 +104,7 @@ impl<'v> Plan<'v> {
         let candidates = revision::candidates(self.set, self.reader);
         let named = |name: &str| self.reader.revision(&self.set.meta.key.sibling(name)).cloned();
         let found = revision::resolve(moment.revision_owner(), candidates, [], named);
-        let update = found.update.filter(|_| !found.is_to_rise)?;
+        let update = found.settled_update()?.clone();
         Some((found.current?, update))
     }
 

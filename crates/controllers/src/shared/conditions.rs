@@ -1,6 +1,7 @@
 //! What conditions of a set say, and the status in which they stand.
 
-use crate::shared::pass::{Moment, Pass};
+use crate::shared::moment::Moment;
+use crate::shared::pass::Pass;
 use flotilla_model::{Failure, Hints, Scope, SetKind, StatusWrite, Timestamp, Wait, WaitCause};
 use serde_json::{Map, Value, json};
 use std::time::Duration;

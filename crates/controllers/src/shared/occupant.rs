@@ -3,7 +3,7 @@
 use crate::shared::health::{Health, LabelFacts, allows_health, is_quiet};
 use crate::shared::inplace::progress::Progress;
 use crate::shared::lifecycle::State;
-use crate::shared::pass::Moment;
+use crate::shared::moment::Moment;
 use flotilla_model::{Command, PodRecord};
 use std::sync::Arc;
 

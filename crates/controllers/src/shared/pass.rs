@@ -6,16 +6,15 @@ use crate::shared::course::{Held, Trouble};
 use crate::shared::health::{Health, cause, since};
 use crate::shared::inplace::UpdateSpec;
 use crate::shared::lifecycle::{self, State, since_state};
+use crate::shared::moment::Moment;
 use crate::shared::readiness::PRE_DELETE;
 use crate::shared::renewal::Compared;
 use crate::shared::revision::{self, Revisions};
 use crate::shared::trial::Acceptance;
 use crate::shared::{waits, withheld};
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
-use flotilla_model::set::Area;
 use flotilla_model::{
-    Decision, Failure, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetKind, SetRecord, Timestamp,
-    Wait, WaitCause,
+    Decision, Failure, Hints, PodRecord, Report, Resource, RevisionRecord, SetKind, Timestamp, Wait, WaitCause,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,111 +24,6 @@ use std::time::Duration;
 const MOST_REMEMBERED: usize = 64;
 /// How many pods a quota has to refuse before it is clear that it has no room for others.
 pub(crate) const QUOTA_TRIES: usize = 8;
-
-/// The set, and the moment at which it is looked at.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment<'v> {
-    pub(crate) set: &'v SetRecord,
-    /// The reference to the set that what it owns carries.
-    pub(crate) owner: &'v OwnerRef,
-    /// The one clock value of the pass.
-    pub(crate) now: Timestamp,
-    /// Since when this process has been watching.
-    pub(crate) observing_since: Timestamp,
-    /// What earlier passes remembered.
-    pub(crate) hints: &'v Hints,
-    /// Whether resources of running pods can be changed.
-    pub(crate) supports_resize: bool,
-}
-
-impl<'v> Moment<'v> {
-    /// The set as the owner of revisions.
-    pub(crate) fn revision_owner(self) -> revision::Owner<'v> {
-        let set = self.set;
-        revision::Owner {
-            key: &set.meta.key,
-            reference: self.owner,
-            resource: set.kind.resource(),
-            selector: &set.spec.selector,
-            template: &set.spec.template,
-            digest: set.spec.template_digest,
-            annotations: &set.annotations,
-            claim_templates: &set.spec.claim_templates,
-            claim_hash: None,
-            current: set.status_text("currentRevision"),
-            updated: set.status_text("updateRevision"),
-            collision_count: set.status_count("collisionCount"),
-            is_young: self.now.since(set.meta.created) < revision::MOVES_WITHIN,
-        }
-    }
-
-    /// A wait for each field that cannot be read and that stops something.
-    pub(crate) fn unreadable_fields(self) -> Vec<Wait> {
-        let stopping = self.set.spec.problems.iter().filter(|p| p.stops != Area::Nothing);
-        let wait = |p: &flotilla_model::set::FieldProblem| Wait {
-            subject: self.set.name().to_owned(),
-            cause: WaitCause::FieldUnreadable {
-                path: p.path.clone(),
-                found: p.found.clone(),
-                rule: p.rule.to_owned(),
-            },
-            since: None,
-        };
-        stopping.map(wait).collect()
-    }
-
-    /// The update revision does not exist yet. Everything else rests on its name, so it comes first; the pass that follows does the rest.
-    /// The status is left to the kind.
-    pub(crate) fn create_revision_first(self, revisions: &Revisions) -> Decision {
-        let mut decision = Decision {
-            waits: self.unreadable_fields(),
-            ..Decision::default()
-        };
-        if let Some(former) = &revisions.leaving {
-            decision.waits.push(Wait {
-                subject: former.name().to_owned(),
-                cause: WaitCause::RevisionLeaving,
-                since: Some(self.set.meta.created),
-            });
-            let age = self.now.since(self.set.meta.created);
-            if age < revision::MOVES_WITHIN {
-                decision.wake_within(revision::MOVES_WITHIN.saturating_sub(age));
-            }
-        }
-        let failure = self
-            .hints
-            .failures
-            .get(&Scope::Object)
-            .filter(|f| f.retry_at > self.now);
-        match failure.filter(|_| self.hints.generation == self.set.generation) {
-            Some(failure) => {
-                decision.wake_within(failure.retry_at.since(self.now));
-                decision.waits.push(Wait {
-                    subject: self.set.name().to_owned(),
-                    cause: failure.wait_cause(),
-                    since: Some(failure.since),
-                });
-            }
-            None => {
-                let scoped = |command| ScopedCommand {
-                    scope: Scope::Object,
-                    command,
-                };
-                let commands = revisions.commands.iter().cloned().map(scoped).collect();
-                decision.stages.push(Stage {
-                    name: "claim",
-                    commands,
-                    all_or_stop: true,
-                    slow_start: false,
-                });
-            }
-        }
-        if let Some(delay) = conditions::next_report(self, self.hints, &decision.waits) {
-            decision.wake_within(delay);
-        }
-        decision
-    }
-}
 
 /// Commands of a pass, by what they are for. Executed in this order.
 #[derive(Default)]
@@ -284,12 +178,16 @@ impl<'v> Pass<'v> {
     /// Revisions beyond the limit that nobody uses go; none while a pod may yet come of a request that was lost, at a revision that nobody
     /// names any more.
     pub(crate) fn drop_history<'p>(&mut self, in_use: impl Iterator<Item = &'p str>) {
-        if self.hints.failures.values().any(Failure::may_be_made_yet) {
-            return;
-        }
         let moment = self.moment;
         let limit = moment.set.spec.history_limit;
-        for command in revision::truncate(&self.revisions, limit, &moment.set.meta.uid, in_use) {
+        let dropped = revision::truncate(&self.revisions, limit, &moment.set.meta.uid, in_use);
+        if let Some(until) = self.hints.arrivals_until.filter(|until| *until > moment.now) {
+            if !dropped.is_empty() {
+                self.wake_within(until.since(moment.now));
+            }
+            return;
+        }
+        for command in dropped {
             let scope = Scope::Named(command.key().name.to_string());
             if self.hints.failures.get(&scope).is_none_or(|f| f.retry_at <= moment.now) {
                 self.stages.history.push(ScopedCommand { scope, command });

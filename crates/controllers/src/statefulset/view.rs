@@ -2,7 +2,7 @@
 
 use crate::shared::adoption::{SelectorMemo, controller_ref};
 use crate::shared::identity::{Membership, membership, pod_name};
-use crate::shared::pass::Moment;
+use crate::shared::moment::Moment;
 use crate::shared::revision;
 use flotilla_model::set::Ordinals;
 use flotilla_model::{

@@ -79,7 +79,7 @@ impl Core {
                 Some(at) => failure.retry_at.max(at - set_back),
                 None => failure.retry_at,
             };
-            memory.hints.failures.insert(scope.clone(), failure);
+            memory.hints.note_failure(scope.clone(), failure, shown);
         }
         memory.hints.repeated.retain(|_, held| held.retry_at > shown);
         let held = active.held.iter().map(|(scope, held)| {
