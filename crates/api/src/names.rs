@@ -22,6 +22,8 @@ pub const DEFAULT_STORAGE_CLASS: [&str; 2] = [
 
 /// Annotation of a claim or volume that names its StorageClass; it comes before the field.
 pub const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// The provisioner of storage classes whose volumes people make.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";

@@ -2,7 +2,7 @@
 
 use super::causes::Cause;
 use super::facts::{Index, Looked, claims_of, happened, last_warning, named, time};
-use flotilla_api::names::DEFAULT_STORAGE_CLASS as IS_DEFAULT;
+use flotilla_api::names::{DEFAULT_STORAGE_CLASS as IS_DEFAULT, NO_PROVISIONER};
 use flotilla_model::lines::in_command;
 use flotilla_model::records::storage_class_of;
 use flotilla_model::{Wait, WaitCause, Whom};
@@ -151,32 +151,9 @@ fn unbound(name: &str, claim: &Value, facts: &Index<'_>, namespace: &str) -> Opt
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
         return Some((format!("is not bound{why}"), format!("see why: {describe}")));
     };
-    let class_name = storage_class_of(claim);
-    let class = match class_name {
-        // No default class is for it, whichever there is.
-        Some("") => {
-            return Some((
-                "is not bound: it asks for a volume of no storage class, and none fits it".to_owned(),
-                "make a volume of no class by hand; see which there are: kubectl get pv".to_owned(),
-            ));
-        }
-        Some(class) => {
-            let Some(class) = named(classes, class) else {
-                return Some((
-                    format!("is not bound: storage class {class} does not exist"),
-                    "create that class, under this name; see which there are: kubectl get storageclass".to_owned(),
-                ));
-            };
-            Some(class)
-        }
-        None => default_class(classes),
-    };
-    let Some(class) = class else {
-        return Some((
-            "is not bound: it names no storage class, there is no default one, and no volume fits it".to_owned(),
-            "make one class the default, or make a volume by hand; see which there are: kubectl get storageclass,pv"
-                .to_owned(),
-        ));
+    let class = match class_of(claim, classes) {
+        Ok(class) => class,
+        Err(without) => return Some(without),
     };
     // Its provisioner begins when a node was found for the pod, so that what it said long ago is not what is waited for.
     let waits_for_the_pod = class["volumeBindingMode"] == "WaitForFirstConsumer";
@@ -188,14 +165,46 @@ fn unbound(name: &str, claim: &Value, facts: &Index<'_>, namespace: &str) -> Opt
     if waits_for_the_pod && !is_recent() {
         return None;
     }
+    let provisioner = class["provisioner"].as_str().unwrap_or("its provisioner");
+    // What is said of such a claim is that nothing provisions it, which nobody expects.
+    if provisioner == NO_PROVISIONER {
+        return Some((
+            "is not bound: somebody makes the volumes of its storage class by hand, and none that is free fits it"
+                .to_owned(),
+            "make a volume of that class; see which there are: kubectl get pv".to_owned(),
+        ));
+    }
     if let Some(said) = said {
         return Some((format!("is not bound: {said}"), format!("see more: {describe}")));
     }
-    let provisioner = class["provisioner"].as_str().unwrap_or("its provisioner");
     Some((
         format!("is not bound: {provisioner} has made no volume for it yet"),
         format!("see that this provisioner runs, and what it says: {describe}"),
     ))
+}
+
+/// The class of a claim that is not bound; without one, what is said of it, and what can be done.
+fn class_of<'c>(claim: &Value, classes: &'c [Value]) -> Result<&'c Value, (String, String)> {
+    match storage_class_of(claim) {
+        // No default class is for it, whichever there is.
+        Some("") => Err((
+            "is not bound: it asks for a volume of no storage class, and none fits it".to_owned(),
+            "make a volume of no class by hand; see which there are: kubectl get pv".to_owned(),
+        )),
+        Some(class) => named(classes, class).ok_or_else(|| {
+            (
+                format!("is not bound: storage class {class} does not exist"),
+                "create that class, under this name; see which there are: kubectl get storageclass".to_owned(),
+            )
+        }),
+        None => default_class(classes).ok_or_else(|| {
+            (
+                "is not bound: it names no storage class, there is no default one, and no volume fits it".to_owned(),
+                "make one class the default, or make a volume by hand; see which there are: kubectl get storageclass,pv"
+                    .to_owned(),
+            )
+        }),
+    }
 }
 
 /// The class of claims that name none: the newest that is marked so, as the API server takes it, and of several the first by name.
@@ -307,6 +316,12 @@ mod tests {
         assert_eq!(
             said(json!("slow"), classes.clone(), events),
             ["is not bound: quota is used up"]
+        );
+        let by_hand = vec![class("slow", NO_PROVISIONER, "2026-01-01T00:00:00Z")];
+        let no_plugin = vec![event("no volume plugin matched name", "2026-01-01T00:00:07Z")];
+        assert_eq!(
+            said(json!("slow"), by_hand, no_plugin),
+            ["is not bound: somebody makes the volumes of its storage class by hand, and none that is free fits it"]
         );
         // What was said of a claim of that name that is gone is no word about this one.
         let mut of_another = event("no space left", "2026-01-01T00:00:07Z");

@@ -59,6 +59,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         refused::field_unreadable: Advanced;
         volumes::class_missing: Advanced, Clone;
         volumes::nobody_provisions: Native;
+        volumes::nobody_made_a_volume: Native;
         volumes::no_class: Native, Clone;
         volumes::claim_missing: Clone;
         volumes::claim_terminating: Native, Advanced;

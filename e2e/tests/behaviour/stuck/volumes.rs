@@ -81,6 +81,18 @@ pub(super) async fn nobody_provisions(s: Stuck) {
     s.mended().await;
 }
 
+/// The class is one whose volumes people make, and nobody has.
+pub(super) async fn nobody_made_a_volume(s: Stuck) {
+    s.api.create(CLASSES, &class(&s, "kubernetes.io/no-provisioner")).await;
+    s.create(1, |set| with_claims(set, Some(&s.ns))).await;
+    let claim = claim(&s).await;
+    let words = ["by hand, and none that is free fits it"];
+    let first = s.first(&format!("claim {claim}"), &words, "kubectl get pv").await;
+    s.type_in(&first);
+    provide(&s, &claim, &s.ns).await;
+    s.mended().await;
+}
+
 /// The claim asks for no class at all, so that somebody has to make the volume.
 pub(super) async fn no_class(s: Stuck) {
     s.create(1, |set| with_claims(set, Some(""))).await;
