@@ -125,7 +125,7 @@ pub enum Command {
     /// Reads the cluster with list requests only, and lets the manager's own code act on a simulated copy of it; nothing is ever
     /// written, not even as a dry run. Pods that the change makes are taken to start, unless their image fails in the cluster now; what
     /// happens if they do not become ready is told as well. With -o json: summary, disrupts, sets (each with waves, stays,
-    /// lowestAvailable, availableAtEnd, revisionsMade, claims, claimsLeft, claimTemplatesChanged, blocked, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, missing, isCutShort,
+    /// lowestAvailable, availableAtEnd, revisionsMade, claims, claimsLeft, claimTemplatesChanged, blocked, isCarriedOut, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, missing, isCutShort,
     /// warnings; these names are kept.
     #[command(after_long_help = PLAN)]
     Plan(PlanArgs),

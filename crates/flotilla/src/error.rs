@@ -87,6 +87,14 @@ pub enum Error {
         /// Where, as an option of kubectl.
         option: String,
     },
+    /// Something that a file asks for.
+    #[error("{error}; it is named in {place}")]
+    Named {
+        /// What is wrong.
+        error: Box<Error>,
+        /// File and line.
+        place: String,
+    },
     /// What was asked makes no sense for this object.
     #[error("{0}")]
     NotPossible(String),

@@ -132,6 +132,23 @@ fn a_misspelt_field_is_refused_with_file_and_line() {
     let text = SET.replace("apps/v1", "apps.kruise.io/v1beta1");
     room.plan(&format!("{SET}---\n{text}  replcias: 3\n").replace("name: db\nspec", "name: db2\nspec"))
         .ends(1, &["app.yaml, line 30: spec.replcias: unknown field"]);
+    // What the API server stores all the same, and drops from each pod.
+    room.plan(&format!("{text}          imagePullPolcy: Always\n")).ends(
+        1,
+        &[
+            "app.yaml, line 15: statefulset.apps.kruise.io/db in namespace default: \
+           spec.template.spec.containers[0].imagePullPolcy is a field that pods",
+        ],
+    );
+    // What is there and cannot be read.
+    let text = text.replace(
+        "  name: db\n",
+        "  name: db\n  annotations: {flotilla.rs/unblock: sometimes}\n",
+    );
+    room.plan(&text).ends(
+        1,
+        &["app.yaml, line 5: statefulset.apps.kruise.io/db in namespace default: "],
+    );
 }
 
 #[test]

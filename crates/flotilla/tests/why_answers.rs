@@ -1,61 +1,16 @@
 //! `flotilla why` as a user types it, against a playground: the root first, each cause once, advice that helps when pasted.
 
-use http::header::{ACCEPT, CONTENT_TYPE};
+mod support;
+
 use http::{Method, Request};
-use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use support::{Limits, Playground, flotilla, within};
 
 const SETS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/statefulsets";
 const CLONES: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/clonesets";
 const NATIVE: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
-/// A playground of its own; it ends with the test.
-struct Playground {
-    child: Child,
-    kubeconfig: PathBuf,
-    client: Client,
-}
-
-impl Drop for Playground {
-    fn drop(&mut self) {
-        // It may have ended by itself, and the file may never have been written.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.kubeconfig);
-    }
-}
-
-fn flotilla() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_flotilla"))
-}
-
 impl Playground {
-    async fn begin(name: &str) -> Self {
-        let kubeconfig = std::env::temp_dir().join(format!("flotilla-why-{name}-{}.yaml", std::process::id()));
-        let mut command = flotilla();
-        command.args(["playground", "--speed", "20", "--write-kubeconfig"]);
-        command.arg(&kubeconfig).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let is_up = lines.any(|line| line.is_ok_and(|line| line.contains("Ctrl-C")));
-        assert!(is_up, "the playground ended early");
-        let file = Kubeconfig::read_from(&kubeconfig).expect("a kubeconfig");
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-        let client = Client::try_from(config.expect("a context")).expect("a client");
-        Playground {
-            child,
-            kubeconfig,
-            client,
-        }
-    }
-
     async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Value {
         let request = Request::builder().method(method).uri(path);
         let request = request
@@ -96,89 +51,39 @@ impl Playground {
     }
 }
 
-/// What a user of one namespace may not do, by method and path, and what the API server says then.
-const NOT_ALLOWED: [(&str, &str, &str); 5] = [
-    ("GET", "/apis/coordination.k8s.io/", "get resource \"leases\""),
+/// What a user of one namespace may not do.
+const NOT_ALLOWED: Limits = &[
+    (
+        "GET",
+        "/apis/coordination.k8s.io/",
+        403,
+        "it is forbidden: User \"jane\" cannot get resource \"leases\" in API group \"coordination.k8s.io\"",
+    ),
     (
         "GET",
         "/apis/storage.k8s.io/v1/storageclasses",
-        "list resource \"storageclasses\"",
+        403,
+        "it is forbidden: User \"jane\" cannot list resource \"storageclasses\" in API group \"storage.k8s.io\"",
     ),
-    ("GET", "/api/v1/nodes", "list resource \"nodes\""),
-    ("GET", "/api/v1/namespaces/default?", "get resource \"namespaces\""),
-    ("POST", "/api", "create resource \"pods\""),
+    (
+        "GET",
+        "/api/v1/nodes",
+        403,
+        "it is forbidden: User \"jane\" cannot list resource \"nodes\" in API group \"\"",
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/default?",
+        403,
+        "it is forbidden: User \"jane\" cannot get resource \"namespaces\" in API group \"\"",
+    ),
+    (
+        "POST",
+        "/api",
+        403,
+        "it is forbidden: User \"jane\" cannot create resource \"pods\" in API group \"\"",
+    ),
 ];
-
-/// The playground as a user sees it who may read all of one namespace, and write nothing: a kubeconfig.
-async fn for_a_user_of_the_namespace(lab: &Playground) -> PathBuf {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("its address").port();
-    let client = lab.client.clone();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer_as_to_a_user(client.clone(), stream));
-        }
-    });
-    let kubeconfig = lab.kubeconfig.with_extension("user.yaml");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
-         users: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c, namespace: default}}}}]\n"
-    );
-    std::fs::write(&kubeconfig, text).expect("a file of our own");
-    kubeconfig
-}
-
-/// Answers one request, and closes the connection.
-async fn answer_as_to_a_user(client: Client, stream: TcpStream) {
-    let mut stream = tokio::io::BufReader::new(stream);
-    let (mut line, mut accept, mut length) = (String::new(), "application/json".to_owned(), 0);
-    stream.read_line(&mut line).await.expect("a request");
-    let mut words = line.split(' ').map(str::to_owned);
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    loop {
-        let mut header = String::new();
-        stream.read_line(&mut header).await.expect("headers");
-        match header.trim_end().split_once(": ") {
-            Some((name, value)) if name.eq_ignore_ascii_case("accept") => value.clone_into(&mut accept),
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().expect("bytes");
-            }
-            Some(_) => {}
-            None => break,
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.expect("a body");
-    let asked = format!("{path}?");
-    let refused = NOT_ALLOWED.iter().find(|(verb, prefix, _)| {
-        let is_of_it = asked.starts_with(prefix);
-        *verb == method && is_of_it
-    });
-    let (status, content_type, bytes) = if let Some((_, _, what)) = refused {
-        let message = format!("it is forbidden: User \"jane\" cannot {what} in API group \"\"");
-        let said = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message});
-        (403, "application/json".to_owned(), said.to_string().into_bytes())
-    } else {
-        let request = Request::builder().method(&*method).uri(&*path).header(ACCEPT, accept);
-        let request = request.body(Body::from(body)).expect("a request");
-        let response = client.send(request).await.expect("an answer");
-        let content_type = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
-        let content_type = content_type.unwrap_or("application/json").to_owned();
-        let status = response.status().as_u16();
-        let bytes = response.into_body().collect_bytes().await.expect("a body").to_vec();
-        (status, content_type, bytes)
-    };
-    let head = format!(
-        "HTTP/1.1 {status} Said\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        bytes.len()
-    );
-    let answer = [head.into_bytes(), bytes].concat();
-    // Whoever asked may have gone.
-    let _ = stream.write_all(&answer).await;
-}
 
 fn set(name: &str, replicas: i32) -> Value {
     json!({
@@ -268,6 +173,15 @@ async fn a_definition_that_is_gone_is_told() {
     }
     let said = lab.run(&["why", "cloneset/web"]);
     assert!(!said.contains("definition"), "{said}");
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clonesets.apps.kruise.io";
+    lab.send(Method::DELETE, definition, "application/json", &json!({}))
+        .await;
+    let said = lab.run(&["why", "cloneset/web"]);
+    assert!(
+        said.contains("the cluster has no definition clonesets.apps.kruise.io")
+            && said.contains("flotilla install --only-crds --yes"),
+        "{said}"
+    );
 }
 
 /// Nothing is done for such a set, and somebody has to say so.
@@ -553,7 +467,7 @@ async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
         {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
     lab.send(Method::POST, SETS, "application/json", &needy).await;
     lab.until("asts/db", "holds up: db-0");
-    let kubeconfig = for_a_user_of_the_namespace(&lab).await;
+    let kubeconfig = within(&lab, NOT_ALLOWED).await;
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_flotilla"));
     command.args(["why", "asts/db", "--kubeconfig"]).arg(&kubeconfig);
     let output = command.output().await.expect("the binary runs");

@@ -1,7 +1,7 @@
 //! Making a change in the simulated cluster, by the rules of the API server.
 
 use crate::apply;
-use crate::report::{Refusal, Verb};
+use crate::report::{Refusal, UnknownField, Verb};
 use crate::state::list;
 use bytes::Bytes;
 use flotilla_apimachinery::openapi::Builtin;
@@ -105,6 +105,30 @@ pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Ref
     Ok(Made { unknowns, ..made })
 }
 
+/// Fields of a manifest's template that no pod has. Of native sets the API server refuses them; of others it stores them, and drops them
+/// from each pod without a word.
+pub(crate) fn misspelt(change: &Change) -> Vec<UnknownField> {
+    let (kind, key) = change.target();
+    let (Change::Apply(manifest), false) = (change, kind == SetKind::Native) else {
+        return Vec::new();
+    };
+    let templates = BUILT_IN
+        .kind("", "v1", "PodTemplate")
+        .and_then(|kind| kind.field("template"));
+    let Some(schema) = templates else { return Vec::new() };
+    let paths = drop_unknown(&mut manifest["spec"]["template"].clone(), schema);
+    let (object, namespace) = (kind_name(kind, &key.name), key.namespace.to_string());
+    let unknown = |path: &String| UnknownField {
+        sentence: format!(
+            "{object} in namespace {namespace}: spec.template.{path} is a field that pods of Kubernetes 1.36 do not have: the API server stores it, and leaves it out of each pod"
+        ),
+        object: object.clone(),
+        namespace: namespace.clone(),
+        field: format!("spec.template.{path}"),
+    };
+    paths.iter().map(unknown).collect()
+}
+
 fn generation(server: &Server, kind: SetKind, key: &ObjectKey) -> Option<Value> {
     let stored = server.get(kind.resource(), key)?;
     Some(stored.value()["metadata"]["generation"].clone())
@@ -119,8 +143,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// What nobody can tell of a change although the API server accepts it: the set or its namespace goes, or fields of the template are
-    /// stored that no pod has.
+    /// What nobody can tell of a change although the API server accepts it: the set or its namespace goes.
     fn unknowns(&self, server: &Server, change: &Change, live: Option<&Value>) -> Vec<String> {
         let mut unknowns = Vec::new();
         let is_going = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
@@ -139,33 +162,7 @@ impl Asking {
                 self.namespace
             ));
         }
-        if let Change::Apply(manifest) = change {
-            unknowns.extend(self.misspelt(manifest));
-        }
         unknowns
-    }
-
-    /// Fields of the template that no pod has. Of native sets the API server refuses them; of others it stores them, and drops them from
-    /// each pod without a word.
-    fn misspelt(&self, manifest: &Value) -> Vec<String> {
-        if manifest["apiVersion"]
-            .as_str()
-            .is_some_and(|version| version.starts_with("apps/"))
-        {
-            return Vec::new();
-        }
-        let templates = BUILT_IN
-            .kind("", "v1", "PodTemplate")
-            .and_then(|kind| kind.field("template"));
-        let Some(schema) = templates else { return Vec::new() };
-        let paths = drop_unknown(&mut manifest["spec"]["template"].clone(), schema);
-        let sentence = |path: &String| {
-            format!(
-                "{} in namespace {}: spec.template.{path} is a field that pods of Kubernetes 1.36 do not have: the API server stores it, and leaves it out of each pod",
-                self.object, self.namespace
-            )
-        };
-        paths.iter().map(sentence).collect()
     }
 
     fn apply(

@@ -35,7 +35,8 @@ pub use flotilla_sim::room::taken_by;
 pub use flotilla_sim::server::Foreign;
 pub use refers::read_by;
 pub use report::{
-    Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
+    Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, UnknownField, Verb,
+    Wave,
 };
 pub use run::Reach;
 pub use state::{State, Unread, ZONES};
@@ -64,7 +65,13 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         let doubtful = run::simulate(state, changes, run::NewPods::StayUnready(doubts), reach)?;
         plan.doubt(&outcome, &doubtful);
     }
-    let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields).collect();
-    plan.leave_out(Vec::new(), [outcome.unknowns, unreadable].concat());
+    plan.leave_out(Vec::new(), outcome.unknowns);
+    let is_made = |field: &UnknownField| {
+        let mut refused = outcome.refused.iter();
+        !refused.any(|refusal| (&refusal.object, &refusal.namespace) == (&field.object, &field.namespace))
+    };
+    let misspelt = changes.iter().flat_map(change::misspelt).filter(is_made);
+    let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields);
+    plan.leave_out_fields(misspelt.chain(unreadable).collect());
     Ok(plan)
 }

@@ -3,6 +3,7 @@
 use crate::report::{Action, ClaimAction, SetPlan, Step};
 use crate::state::{State, VOLUMES, is_default_class, list};
 use crate::trace::Traced;
+use flotilla_api::names::NO_PROVISIONER;
 use flotilla_controllers::{failed_creation, failed_update};
 use flotilla_model::records::storage_class_of;
 use flotilla_model::{Failure, PodRecord};
@@ -49,8 +50,6 @@ const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclas
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// Priority classes that are there in every cluster.
 const BUILT_IN_PRIORITIES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
-/// The provisioner of classes whose volumes people make.
-const BY_HAND: &str = "kubernetes.io/no-provisioner";
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
 /// What admission looks up before a pod is made.
 const ESSENTIAL: [(Kind, AbsentKind); 3] = [
@@ -228,7 +227,7 @@ fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
     let classes = || state.all(STORAGE.group, STORAGE.resource);
     let has_default = classes().any(is_default_class);
     let makes_none =
-        |name: &str| classes().any(|class| class["metadata"]["name"] == name && class["provisioner"] == BY_HAND);
+        |name: &str| classes().any(|class| class["metadata"]["name"] == name && class["provisioner"] == NO_PROVISIONER);
     for (whose, claim) in claims_to_come(state, set, spec) {
         let of = |what: &str| format!("{} in namespace {}: {whose} {what}", set.set, set.namespace);
         let class = storage_class_of(claim);

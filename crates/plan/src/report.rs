@@ -6,7 +6,7 @@ use crate::run::Outcome;
 use crate::text;
 use crate::trace::Traced;
 use flotilla_controllers::shared::revision::label_names;
-use flotilla_model::{Wait, WaitCause, Whom};
+use flotilla_model::{SetRecord, Wait, WaitCause, Whom};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,9 @@ pub struct Plan {
     pub not_looked_at: Vec<String>,
     /// What could touch pods, and the plan does not know, in sentences. With any of it the plan is no all-clear.
     pub unknowns: Vec<String>,
+    /// Which of these are about a field of a set.
+    #[serde(skip)]
+    pub unknown_fields: Vec<UnknownField>,
     /// What new pods refer to and was not found, in sentences: they do not come up without it.
     pub missing: Vec<String>,
     /// Whether it ends before the change does, so that what comes later is left out: a warning says why. What stays on the old
@@ -33,6 +36,19 @@ pub struct Plan {
     pub is_cut_short: bool,
     /// What else is to be known, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// That one of [`Plan::unknowns`] is about a field of a set, so that whoever has its manifest can tell where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownField {
+    /// The sentence.
+    pub sentence: String,
+    /// The set in the words of kubectl.
+    pub object: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The field's path.
+    pub field: String,
 }
 
 /// What becomes of the set itself.
@@ -98,6 +114,8 @@ pub struct SetPlan {
     pub claim_templates_changed: Vec<String>,
     /// What is waited for at the end: the rollout goes no further by itself.
     pub blocked: Vec<Blocked>,
+    /// Whether at the end there are as many pods as are wanted, and none is at another revision but on purpose.
+    pub is_carried_out: bool,
     /// What would happen if the pods that are made do not become ready; absent if none is made.
     pub if_new_pods_are_not_ready: Option<Doubt>,
 }
@@ -267,6 +285,7 @@ impl Plan {
             refused: outcome.refused.clone(),
             not_looked_at: Vec::new(),
             unknowns: Vec::new(),
+            unknown_fields: Vec::new(),
             missing: Vec::new(),
             is_cut_short: !outcome.is_over,
             warnings: outcome.warnings.clone(),
@@ -311,11 +330,31 @@ impl Plan {
         self.summary = text::summary(self);
     }
 
+    /// Tells of fields that could touch pods, and that the plan does not know.
+    pub(crate) fn leave_out_fields(&mut self, fields: Vec<UnknownField>) {
+        let sentences = fields.iter().map(|field| field.sentence.clone()).collect();
+        self.unknown_fields.extend(fields);
+        self.leave_out(Vec::new(), sentences);
+    }
+
+    /// Puts where its field stands before each sentence about one, as far as that is known.
+    pub fn place_unknown_fields(&mut self, place: impl Fn(&UnknownField) -> Option<String>) {
+        for field in &self.unknown_fields {
+            let Some(place) = place(field) else { continue };
+            let mut told = self.unknowns.iter_mut();
+            if let Some(sentence) = told.find(|sentence| **sentence == field.sentence) {
+                *sentence = format!("{place}: {sentence}");
+            }
+        }
+    }
+
     /// Whether something that is asked for is refused, or cannot be done, however long one waits.
     pub fn is_stopped(&self) -> bool {
         const FOR_GOOD: [&str; 4] = ["Refused", "RevisionRefused", "InPlaceNotPossible", "NameTaken"];
-        let mut blocked = self.sets.iter().flat_map(|set| &set.blocked);
-        blocked.any(|blocked| FOR_GOOD.contains(&blocked.cause.as_str()))
+        self.sets.iter().any(|set| {
+            let mut causes = set.blocked.iter().map(|blocked| blocked.cause.as_str());
+            !set.is_carried_out && !set.blocked.is_empty() || causes.any(|cause| FOR_GOOD.contains(&cause))
+        })
     }
 
     /// For people.
@@ -362,6 +401,7 @@ impl SetPlan {
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
             blocked: blocked(&set.waits, &whom(set, &name), &former),
+            is_carried_out: former.is_empty() && set.after.as_ref().is_none_or(|record| has_all_pods(set, record)),
             if_new_pods_are_not_ready: None,
         }
     }
@@ -382,6 +422,7 @@ fn whom<'w>(set: &'w Traced, name: &'w str) -> Whom<'w> {
     let mut sets = [&set.before, &set.after].into_iter().flatten();
     Whom {
         loses_claims: sets.any(|set| set.loses_claims()),
+        can_go_back: set.can_go_back,
         ..Whom::of(name, &set.key.namespace)
     }
 }
@@ -450,6 +491,15 @@ fn former(set: &Traced, stays: &[Stays]) -> BTreeSet<String> {
         .iter()
         .filter(|pod| !newest.is_empty() && !label_names(pod, newest));
     old.map(|pod| pod.name().to_owned()).collect()
+}
+
+/// Whether as many pods are there as are wanted, none of them on its way out.
+fn has_all_pods(set: &Traced, record: &SetRecord) -> bool {
+    let there = set
+        .pods
+        .iter()
+        .filter(|pod| !pod.is_terminating() && !pod.is_terminal());
+    there.count() >= usize::try_from(record.spec.replicas).unwrap_or(0)
 }
 
 fn blocked(waits: &[Wait], whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Blocked> {

@@ -257,6 +257,11 @@ fn an_image_that_fails_now_blocks() {
     let planned = one(&plan);
     assert_eq!((planned.change, planned.available_at_end), (Verb::Created, 0));
     assert_eq!(planned.blocked[0].cause, "ContainerCannotStart", "{}", plan.text());
+    let advice = planned.blocked[0].advice.as_deref().unwrap_or_default();
+    assert!(
+        !advice.contains("undo"),
+        "a new set has nothing to go back to: {advice}"
+    );
     assert!(
         plan.warnings.iter().any(|w| w.contains("app:broken")),
         "{:?}",
@@ -494,6 +499,31 @@ fn a_change_that_is_too_large_is_told_as_far_as_it_was_followed() {
     assert_eq!((&set.stays, &set.blocked), (&vec![], &vec![]));
     // Broken pods stop it at the first, and that is the whole of it.
     assert_eq!(set.if_new_pods_are_not_ready, one(&whole).if_new_pods_are_not_ready);
+}
+
+/// Half a doubt would tell of fewer pods than come down: whoever is told none is told so.
+#[test]
+fn a_doubt_that_could_not_be_followed_to_its_end_is_left_out_and_said_so() {
+    let set = with(
+        manifest(Native, "web"),
+        &[("replicas", json!(30)), ("podManagementPolicy", json!("Parallel"))],
+    );
+    let lab = Lab::with(&[set]);
+    let change = [lab::native_image("app:v2")];
+    for (reach, is_told) in [(Reach(3_000), false), (Reach::SECONDS, true)] {
+        let plan = lab.plan_within(&change, reach);
+        assert_eq!(
+            one(&plan).if_new_pods_are_not_ready.is_some(),
+            is_told,
+            "{}",
+            plan.text()
+        );
+        let is_left_out = plan
+            .warnings
+            .iter()
+            .any(|w| w.contains("become ready takes long to find out, and is left out"));
+        assert_eq!(is_left_out, !is_told, "{:?}", plan.warnings);
+    }
 }
 
 #[test]

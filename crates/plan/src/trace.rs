@@ -1,6 +1,6 @@
 //! What happens to one set, from the moment of the change on.
 
-use crate::report::{Action, ClaimAction, Verb};
+use crate::report::{Action, ClaimAction, UnknownField, Verb};
 use crate::state;
 use crate::waves::{Mark, waves};
 use flotilla_engine::wire::Object;
@@ -59,6 +59,8 @@ pub(crate) struct Traced {
     /// Claims that are still there when the set is not.
     pub(crate) claims_left: Vec<String>,
     pub(crate) revisions: Vec<String>,
+    /// Whether at the end there is another revision to go back to.
+    pub(crate) can_go_back: bool,
     /// Whether nothing happens any more.
     is_over: bool,
     /// What its controller waits for at the end.
@@ -99,6 +101,7 @@ impl Traced {
             spec: Value::Null,
             claims_left: Vec::new(),
             revisions: Vec::new(),
+            can_go_back: false,
             is_over: false,
             waits: Vec::new(),
             pods: Vec::new(),
@@ -155,6 +158,15 @@ impl Traced {
         self.spec = stored.map_or(Value::Null, |stored| stored.value()["spec"].clone());
         self.waits = if self.after.is_some() { waits } else { Vec::new() };
         self.pods = self.own.values().cloned().collect();
+        let uid = self.after.as_ref().map(|set| &set.meta.uid);
+        let own = cluster
+            .server
+            .all(Resource::Revisions)
+            .filter(|stored| match &stored.object {
+                Some(Object::Revision(revision)) => uid.is_some_and(|uid| revision.meta.is_controlled_by(uid)),
+                _ => false,
+            });
+        self.can_go_back = own.take(2).count() > 1;
         if self.after.is_none() && self.before.is_some() {
             let own = claims(cluster).filter(|claim| {
                 let key = &claim.meta.key;
@@ -177,22 +189,24 @@ impl Traced {
         changed.chain(gone).map(|template| template.name.to_string()).collect()
     }
 
-    /// One sentence for each field of the set that cannot be read: it cannot be told what was meant.
-    pub(crate) fn unreadable_fields(&self) -> Vec<String> {
+    /// Each field of the set that cannot be read: it cannot be told what was meant.
+    pub(crate) fn unreadable_fields(&self) -> Vec<UnknownField> {
         let problems = self.after.iter().flat_map(|set| &set.spec.problems);
         let words = |problem: &FieldProblem| {
             let consequence = match problem.stops {
                 Area::Nothing => "it counts as not there",
                 _ => "what depends on it is not done until it is corrected",
             };
-            format!(
-                "{} in namespace {}: {} holds {}, and {}; {consequence}",
-                self.kind.describe(&self.key.name),
-                self.key.namespace,
-                problem.path,
-                problem.found,
-                problem.rule
-            )
+            let (object, namespace) = (self.kind.describe(&self.key.name), self.key.namespace.to_string());
+            UnknownField {
+                sentence: format!(
+                    "{object} in namespace {namespace}: {} holds {}, and {}; {consequence}",
+                    problem.path, problem.found, problem.rule
+                ),
+                object,
+                namespace,
+                field: problem.path.clone(),
+            }
         };
         problems.map(words).collect()
     }

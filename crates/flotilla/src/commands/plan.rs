@@ -51,7 +51,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
     Ok(exit(&plan))
 }
 
-/// Tells where in the files stands what is refused.
+/// Tells where in the files stands what is refused, or not known.
 fn locate(plan: &mut Plan, manifests: &Manifests) {
     for refusal in &mut plan.refused {
         refusal.place = manifests.place(&refusal.object, &refusal.namespace, None);
@@ -59,6 +59,7 @@ fn locate(plan: &mut Plan, manifests: &Manifests) {
             field.place = manifests.place(&refusal.object, &refusal.namespace, Some(&field.field));
         }
     }
+    plan.place_unknown_fields(|field| manifests.place(&field.object, &field.namespace, Some(&field.field)));
 }
 
 fn exit(plan: &Plan) -> Exit {

@@ -72,6 +72,7 @@ fn programs_read_fields_that_stay() {
             "claimsLeft",
             "currentRevision",
             "ifNewPodsAreNotReady",
+            "isCarriedOut",
             "kind",
             "lowestAvailable",
             "namespace",

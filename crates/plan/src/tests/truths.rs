@@ -440,6 +440,15 @@ fn what_cannot_be_carried_out_is_told_apart_from_what_is_done() {
     assert!(!plan.disrupts && plan.is_stopped(), "{}", plan.text());
     let plan = lab.plan(&[scaled(Advanced, 4)]);
     assert!(!plan.disrupts && !plan.is_stopped(), "{}", plan.text());
+    // A wait alone stops it, too: what comes after a pod that never comes up.
+    let in_order = with(three_of(Advanced), &[("podManagementPolicy", json!("OrderedReady"))]);
+    let mut lab = Lab::with(&[in_order]);
+    lab.crash("web-1");
+    let plan = lab.plan(&[scaled(Advanced, 4)]);
+    assert!(!plan.disrupts && plan.is_stopped(), "{}", plan.text());
+    // What was in trouble before, and is asked for nothing, is not stopped.
+    let plan = lab.plan(&[scaled(Advanced, 3)]);
+    assert!(!plan.disrupts && !plan.is_stopped(), "{}", plan.text());
 }
 
 /// What a container needs to start and does not find.

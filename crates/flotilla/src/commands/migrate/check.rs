@@ -136,6 +136,7 @@ mod tests {
             refused: vec![],
             not_looked_at: vec![],
             unknowns: vec![],
+            unknown_fields: vec![],
             missing: vec![],
             is_cut_short: false,
             warnings: vec![],

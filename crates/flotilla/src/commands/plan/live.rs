@@ -43,12 +43,27 @@ const OTHERS_MAX: usize = 10_000;
 pub(in crate::commands) struct Wanted {
     /// These namespaces.
     pub(in crate::commands) namespaces: BTreeSet<String>,
+    /// The first place in files that names each of them.
+    pub(in crate::commands) places: BTreeMap<String, String>,
     /// Those of them that need not be there yet.
     pub(in crate::commands) brought: BTreeSet<String>,
     /// CloneSets are what it is about: without them there is no plan.
     pub(in crate::commands) clones: bool,
     /// Sets that are about to be applied.
     pub(in crate::commands) sets: Vec<Value>,
+}
+
+impl Wanted {
+    /// What is wrong with a namespace, with where files name it.
+    fn named(&self, namespace: &str, error: Error) -> Error {
+        match self.places.get(namespace) {
+            Some(place) => Error::Named {
+                error: Box::new(error),
+                place: place.clone(),
+            },
+            None => error,
+        }
+    }
 }
 
 /// A list that was asked for.
@@ -68,36 +83,10 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         warnings: Vec::new(),
     };
     for namespace in &wanted.namespaces {
-        for resource in NEEDED {
-            let version = resource.api_version();
-            let asked = Asked {
-                group: version.split_once('/').map_or("", |(group, _)| group),
-                resource: resource.plural(),
-                namespace: Some(namespace),
-                path: resource.collection_path(Some(namespace)),
-            };
-            reading.list(&asked).await?;
-        }
-        let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
-        let without = "quotas are not looked at";
         reading
-            .try_list(("", "resourcequotas"), Some(namespace), quotas, without)
-            .await?;
-        let ranges = format!("/api/v1/namespaces/{namespace}/limitranges");
-        let without = "limit ranges are not looked at";
-        reading
-            .try_list(("", "limitranges"), Some(namespace), ranges, without)
-            .await?;
-        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-        let without = "service accounts are not looked at";
-        reading
-            .try_list(("", "serviceaccounts"), Some(namespace), accounts, without)
-            .await?;
-        reading.clones(namespace, wanted.clones).await?;
-        if !wanted.brought.contains(namespace) {
-            reading.namespace(namespace).await?;
-        }
-        reading.what_containers_read(namespace, &wanted.sets).await?;
+            .sets_and_what_bounds_them(namespace, wanted)
+            .await
+            .map_err(|error| wanted.named(namespace, error))?;
     }
     let classes = Resource::StorageClasses.collection_path(None);
     let without = "claims are taken not to grow";
@@ -157,6 +146,38 @@ impl Reading<'_> {
             Err(kube::Error::Api(status)) if status.code == 403 => Err(asked.forbidden()),
             Err(error) => Err(describe(format!("list {}{}", asked.name(), asked.place()), &error)),
         }
+    }
+
+    /// The sets of a namespace, what is theirs, and what bounds new pods there.
+    async fn sets_and_what_bounds_them(&mut self, namespace: &str, wanted: &Wanted) -> Result<(), Error> {
+        for resource in NEEDED {
+            let version = resource.api_version();
+            let asked = Asked {
+                group: version.split_once('/').map_or("", |(group, _)| group),
+                resource: resource.plural(),
+                namespace: Some(namespace),
+                path: resource.collection_path(Some(namespace)),
+            };
+            self.list(&asked).await?;
+        }
+        let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
+        let without = "quotas are not looked at";
+        self.try_list(("", "resourcequotas"), Some(namespace), quotas, without)
+            .await?;
+        let ranges = format!("/api/v1/namespaces/{namespace}/limitranges");
+        let without = "limit ranges are not looked at";
+        self.try_list(("", "limitranges"), Some(namespace), ranges, without)
+            .await?;
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let without = "service accounts are not looked at";
+        self.try_list(("", "serviceaccounts"), Some(namespace), accounts, without)
+            .await?;
+        self.clones(namespace, wanted.clones).await?;
+        if !wanted.brought.contains(namespace) {
+            self.namespace(namespace).await?;
+        }
+        self.what_containers_read(namespace, &wanted.sets).await?;
+        Ok(())
     }
 
     fn keep(&mut self, asked: &Asked<'_>, mut list: Value) -> usize {
@@ -236,11 +257,8 @@ impl Reading<'_> {
         let (mut count, mut token) = (0, Some(String::new()));
         while let Some(page) = token {
             let asked = Asked::page(VOLUMES, &page);
-            let list = match self.ask_for_page(&asked, "").await {
-                Ok(list) => list,
-                Err(_) if !page.is_empty() => None,
-                Err(error) => return Err(error),
-            };
+            // Why it could not be read is told like a right that is missing: what rests on it is named, and not taken for granted.
+            let list = self.ask_for_page(&asked, "").await.unwrap_or_default();
             let Some(mut list) = list.filter(|_| count < VOLUMES_MAX) else {
                 self.warnings.truncate(warnings);
                 self.objects.truncate(before);
@@ -314,11 +332,18 @@ impl Reading<'_> {
     async fn namespace(&mut self, namespace: &str) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{namespace}");
         let without = format!("namespace {namespace} is taken to be there");
-        let known = self.try_list(("", "namespaces"), None, path, &without).await?;
-        if known == Some(0) {
-            return Err(Error::NotPossible(format!("namespace {namespace} does not exist")));
+        match self.try_list(("", "namespaces"), None, path, &without).await? {
+            Some(0) => Err(Error::NotPossible(format!("namespace {namespace} does not exist"))),
+            Some(_) => Ok(()),
+            None => {
+                self.objects.push(Foreign {
+                    group: String::new(),
+                    resource: "namespaces".to_owned(),
+                    object: json!({"metadata": {"name": namespace}}),
+                });
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     async fn definition(&mut self) -> Result<(), Error> {

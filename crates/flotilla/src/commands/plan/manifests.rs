@@ -7,6 +7,7 @@ use crate::error::Error;
 use flotilla_model::SetKind;
 use flotilla_plan::{Change, Foreign};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Where a manifest stands.
@@ -67,9 +68,10 @@ const HARMLESS_GROUPS: [&str; 4] = [
     "rbac.authorization.k8s.io",
 ];
 /// Kinds that a plan takes to be there because a file brings them: group, kind, plural, and whether they belong to a namespace.
-const BROUGHT: [(&str, &str, &str, bool); 8] = [
+const BROUGHT: [(&str, &str, &str, bool); 9] = [
     ("", "ConfigMap", "configmaps", true),
     ("", "Namespace", "namespaces", false),
+    ("", "PersistentVolume", "persistentvolumes", false),
     ("", "PersistentVolumeClaim", "persistentvolumeclaims", true),
     ("", "ResourceQuota", "resourcequotas", true),
     ("", "Secret", "secrets", true),
@@ -221,9 +223,16 @@ impl Manifests {
     /// What has to be read of the cluster for them.
     pub(super) fn wanted(&self) -> Wanted {
         let targets = || self.changes.iter().map(Change::target);
+        let mut places = BTreeMap::new();
+        for ((_, key), place) in targets().zip(&self.places) {
+            places
+                .entry(key.namespace.to_string())
+                .or_insert_with(|| place.words(None));
+        }
         let brought = self.brought.iter().filter(|object| object.resource == "namespaces");
         Wanted {
             namespaces: targets().map(|(_, key)| key.namespace.to_string()).collect(),
+            places,
             brought: brought
                 .filter_map(|object| object.object["metadata"]["name"].as_str().map(str::to_owned))
                 .collect(),

@@ -196,3 +196,30 @@ fn a_missing_permission_is_named() {
         "not allowed to list pods in namespace shop: to see it, run `kubectl auth can-i list pods --namespace shop`"
     );
 }
+
+/// What was not followed to its end may disrupt pods.
+#[test]
+fn a_plan_that_is_cut_short_does_not_end_well() {
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 9, "selector": {"matchLabels": {"app": "web"}}, "serviceName": "web",
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
+    });
+    let namespace = Foreign {
+        group: String::new(),
+        resource: "namespaces".to_owned(),
+        object: json!({"metadata": {"name": "default"}}),
+    };
+    let state = State {
+        now: crate::clock::now(),
+        nodes: None,
+        objects: vec![namespace],
+        clones: flotilla_controllers::cloneset::Defaults::default(),
+        unread: Vec::new(),
+        taken_by_others: BTreeMap::new(),
+    };
+    for (reach, code) in [(Reach(500), Exit::Failed), (Reach::THE_END, Exit::Done)] {
+        let plan = plan(&state, &[Change::Apply(set.clone())], reach).expect("a plan");
+        assert_eq!(exit(&plan), code, "{}", plan.text());
+    }
+}
