@@ -37,7 +37,7 @@ const SIMULATOR: &str = "build of the simulator of faults";
 const FAULTS: &str = "faults from seeds of this commit";
 
 /// How many schedules are run of StatefulSets, and of CloneSets: some two minutes, and one.
-const SCHEDULES: (u64, u64) = (80_000, 18_000);
+const SCHEDULES: (u64, u64) = (80_000, 20_000);
 
 /// Suites against a real control plane: what each is about, and its name in `e2e/tests`; then what it does to the machine, and what it
 /// needs beside the control plane. Long ones first.
