@@ -151,9 +151,9 @@ impl Failure {
     /// `reason` of what an admission webhook or policy denies with a code that says nothing of the object.
     pub const DENIED: &str = "AdmissionDenied";
 
-    /// How long after a creation without an answer what it makes may still be seen for the first time: API servers give a request up after a
-    /// minute, and a watch may be as late.
-    pub const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
+    /// For how long after a creation without an answer it may still be carried out: then API servers give requests up. A watch that lags
+    /// behind even then is not waited for.
+    pub const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
 
     /// Whether something was to be made, and nobody knows whether it was: it may still come.
     fn may_be_made_yet(&self) -> bool {
@@ -278,7 +278,7 @@ mod tests {
     fn what_may_have_been_made_outlasts_the_failure() {
         let at = Timestamp::from_seconds;
         for (attempt, reason, until) in [
-            (Report::Create, Failure::OUTCOME_UNKNOWN, Some(at(620))),
+            (Report::Create, Failure::OUTCOME_UNKNOWN, Some(at(560))),
             (Report::Create, Failure::QUOTA_EXCEEDED, None),
             (Report::Delete, Failure::OUTCOME_UNKNOWN, None),
         ] {
