@@ -287,9 +287,43 @@ async fn rollout_verbs(s: Story) {
         assert_eq!(history.lines().count(), 4, "a heading and three revisions: {history}");
         let why = run(&["why", target]);
         assert_eq!(why.status.code(), Some(0), "{}", String::from_utf8_lossy(&why.stdout));
+        left_to_delete(&s, kind, target).await;
         s.api.delete(&kind.set(&s.ns, "web"), false).await;
         s.api.until(&pods(&s.ns), SOON, "no pods", Objects::is_empty).await;
     }
+}
+
+/// Under OnDelete a rollout waits for somebody who deletes the pods, and `rollout status` says so until all are new.
+async fn left_to_delete(s: &Story, kind: Kind, target: &str) {
+    let mut update = image("app:v3");
+    // A patch leaves what it does not name, and OnDelete takes no partition beside it.
+    update["spec"]["updateStrategy"] = json!({"type": "OnDelete", "rollingUpdate": null});
+    s.api.patch(&kind.set(&s.ns, "web"), &update).await;
+    let is_seen = |sets: &Objects| {
+        let set = &sets["web"];
+        number(set, "/status/observedGeneration") == number(set, "/metadata/generation")
+            && number(set, "/status/updatedReplicas") == 0
+    };
+    s.api
+        .until(&kind.sets(&s.ns), SOON, "no pod is of the new revision", is_seen)
+        .await;
+    let status = |args: &[&str], code: i32, words: &str| {
+        let output = flotilla(
+            &s.kubeconfig,
+            &s.ns,
+            &[&["rollout", "status", target][..], args].concat(),
+        );
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{target}: {told}{failed}");
+        assert!(told.contains(words), "{target}: {words:?} is not in: {told}");
+    };
+    let left = "0 of 2 updated, 2 of 2 available, OnDelete: the others are updated when you delete them";
+    status(&["--watch=false"], 3, left);
+    for pod in ["web-0", "web-1"] {
+        s.api.delete(&format!("{}/{pod}", pods(&s.ns)), false).await;
+    }
+    status(&["--timeout-seconds", "60"], 0, "complete: 2 of 2 updated");
 }
 
 async fn errors_say_what_to_do(s: Story) {

@@ -62,13 +62,13 @@ pub(crate) struct Story {
     pub(crate) name: &'static str,
 }
 
-/// Runs `flotilla plan` as a user.
-fn plan(kubeconfig: &Path, ns: &str, args: &[&str], input: &str) -> Output {
+/// Runs `flotilla plan` as a user, with a namespace if one is given.
+fn plan(kubeconfig: &Path, ns: Option<&str>, args: &[&str], input: &str) -> Output {
     let mut child = Command::new(binary())
         .arg("plan")
         .args(args)
         .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
-        .args(["--namespace", ns])
+        .args(ns.into_iter().flat_map(|ns| ["--namespace", ns]))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -110,11 +110,12 @@ impl Story {
 
     /// Plans as somebody who may do everything, for programs and for people; returns the plan, and how the command ended.
     pub(crate) fn planned(&self, args: &[&str], input: &str) -> (Value, Option<i32>) {
-        let output = plan(&self.lab.planner, &self.ns, &[args, &["-o", "json"]].concat(), input);
+        let (planner, ns) = (&self.lab.planner, Some(self.ns.as_str()));
+        let output = plan(planner, ns, &[args, &["-o", "json"]].concat(), input);
         let said = String::from_utf8_lossy(&output.stdout);
         let failed = String::from_utf8_lossy(&output.stderr);
         let answer: Value = serde_json::from_str(&said).unwrap_or_else(|why| panic!("{why}: {said}{failed}"));
-        let people = plan(&self.lab.planner, &self.ns, args, input);
+        let people = plan(planner, ns, args, input);
         println!("[{}]\n{}", self.name, String::from_utf8_lossy(&people.stdout));
         (answer, output.status.code())
     }
@@ -338,8 +339,8 @@ async fn deletion(s: Story) {
 /// One sentence each, exit code 1, and nothing on standard output.
 async fn bad_input(s: Story) {
     s.create(Kind::Native, &manifest(Kind::Native, 1, |_| {})).await;
-    let says = |kubeconfig: &Path, args: &[&str], input: &str, words: &[&str]| {
-        let output = plan(kubeconfig, &s.ns, args, input);
+    let refuses = |kubeconfig: &Path, ns: Option<&str>, args: &[&str], input: &str, words: &[&str]| {
+        let output = plan(kubeconfig, ns, args, input);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         println!("[bad_input] {args:?}: {}", said.lines().next().unwrap_or_default());
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
@@ -348,10 +349,19 @@ async fn bad_input(s: Story) {
             assert!(said.contains(word), "{args:?}: {word:?} is not in: {said}");
         }
     };
+    let says = |kubeconfig: &Path, args: &[&str], input: &str, words: &[&str]| {
+        refuses(kubeconfig, Some(s.ns.as_str()), args, input, words);
+    };
     let (planner, nobody) = (&s.lab.planner, &s.lab.nobody);
     says(planner, &["-f", "-"], "kind: [", &["standard input, line 1, column"]);
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n";
-    says(planner, &["-f", "-"], deployment, &["Deployment web (apps/v1)"]);
+    let named = ["Deployment web (apps/v1)", "standard input, line 1"];
+    says(planner, &["-f", "-"], deployment, &named);
+    let mut elsewhere = manifest(Kind::Native, 2, |_| {});
+    elsewhere["metadata"]["namespace"] = json!("nowhere");
+    let named = "namespace nowhere does not exist; it is named in standard input, line 1";
+    // Without --namespace, which a manifest of another one contradicts.
+    refuses(planner, None, &["-f", "-"], &elsewhere.to_string(), &[named]);
     says(
         planner,
         &["sts/none", "--replicas", "2"],
@@ -374,4 +384,7 @@ async fn bad_input(s: Story) {
     let check = format!("kubectl auth can-i list statefulsets.apps --namespace {}", s.ns);
     let missing = ["not allowed to list statefulsets.apps in namespace", &check];
     says(nobody, &["sts/web", "--replicas", "2"], "", &missing);
+    let input = manifest(Kind::Native, 2, |_| {}).to_string();
+    let named = [missing[0], missing[1], "; it is named in standard input, line 1"];
+    says(nobody, &["-f", "-"], &input, &named);
 }

@@ -9,6 +9,8 @@
 
 #[path = "random/draw.rs"]
 mod draw;
+#[path = "random/round.rs"]
+mod round;
 #[path = "random/troubles.rs"]
 mod troubles;
 
@@ -29,13 +31,15 @@ use std::env;
 const CHANGES: u64 = 50;
 /// The first seed, unless `FLOTILLA_PLAN_SEED` says another one. `FLOTILLA_PLAN_TROUBLE` leaves those out that do not have this trouble.
 const SEED: u64 = 20_260_000;
+/// Whichever of so many seeds is the first one, the changes from there on leave nothing out that matters.
+const FIRST_SEEDS: u64 = 300;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     let number = |name: &str, default| env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
     let first = number("FLOTILLA_PLAN_SEED", SEED);
     let seeds = first..first + number("FLOTILLA_PLAN_CHANGES", CHANGES);
     let wanted = env::var("FLOTILLA_PLAN_TROUBLE").unwrap_or_default();
-    seeds
+    let seeds = seeds
         .filter(|seed| format!("{:?}", Case::draw(*seed).trouble).starts_with(&wanted))
         .map(|seed| {
             let lab = lab.clone();
@@ -50,8 +54,16 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
                 };
                 Case::draw(seed).holds(&story).await;
             })
-        })
-        .collect()
+        });
+    let mut trials: Vec<Trial> = seeds.collect();
+    trials.push(Trial::test("plan::random::all_that_matters_is_drawn", || {
+        for first in SEED..SEED + FIRST_SEEDS {
+            round::hold_all(&(first..first + CHANGES));
+        }
+        round::hold_pairs(&(SEED..SEED + CHANGES));
+        Ok(())
+    }));
+    trials
 }
 
 impl Case {

@@ -3,6 +3,7 @@
 //! A kubelet does not start a container that reads a config map or secret which is not there. The simulated ones look at no other object,
 //! so an annotation, of which a plan knows nothing, has them do what a kubelet does.
 
+use super::round::{CANNOT, Turn};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -84,40 +85,6 @@ pub(super) enum Change {
     Misspelt,
     Delete,
 }
-
-/// Templates that can come up; images most, as people change these most.
-const CAN: [Change; 13] = [
-    Change::Image,
-    Change::Image,
-    Change::Image,
-    Change::Image,
-    Change::Image,
-    Change::Label,
-    Change::Cpu,
-    Change::Storage,
-    Change::Partition(0),
-    Change::Scale(0),
-    Change::Scale(0),
-    Change::Misspelt,
-    Change::Delete,
-];
-/// Templates that cannot.
-const CANNOT: [Change; 14] = [
-    Change::BrokenImage,
-    Change::BrokenImage,
-    Change::NeverReady,
-    Change::NeverReady,
-    Change::NoRoom,
-    Change::NoNode,
-    Change::NoAccount,
-    Change::NoClaim,
-    Change::NoStorageClass,
-    Change::NoPriority,
-    Change::NoRuntime,
-    Change::NoVolume,
-    Change::NoConfigMap,
-    Change::NoSecret,
-];
 
 /// What a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,19 +182,17 @@ impl Case {
     pub(super) fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let rng = &mut rng;
-        let kind = one_of(rng, &[Kind::Native, Kind::Advanced, Kind::Clone]);
-        let replicas = rng.i64(1..7);
-        let trouble = trouble(rng, replicas);
-        // Every other seed, so that it is half of them however few are drawn.
-        let can_come_up = seed.is_multiple_of(2);
-        let changes = changes(rng, (kind, replicas), trouble, can_come_up);
+        let Turn { kind, trouble, change } = Turn::of(seed);
+        // An image that runs nowhere and crashes is expected to go on with that.
+        let least = if trouble == Trouble::PodCrashes { 2 } else { 1 };
+        let replicas = rng.i64(least..7);
+        let trouble = numbered(rng, trouble);
+        let changes = changes(rng, change, replicas);
         let mut spec = spec(rng, kind, replicas);
         // An annotation makes a pod crash, and stays on it: its containers would go on crashing where they restart, whatever their image.
-        let in_place = spec.to_string().contains("InPlaceIfPossible");
-        let trouble = match trouble {
-            Trouble::PodCrashes if in_place && changes[0] != Change::Label => Trouble::None,
-            trouble => trouble,
-        };
+        if trouble == Trouble::PodCrashes && changes[0] != Change::Label {
+            never_in_place(&mut spec);
+        }
         let counts = |all: &[Scarce]| matches!(trouble, Trouble::Quota(scarce, _) if all.contains(&scarce));
         let is_about_claims = changes[0] == Change::Storage || trouble == Trouble::StorageLimited;
         if is_about_claims || counts(&[Scarce::Claims, Scarce::Storage]) || rng.u8(0..8) == 0 {
@@ -295,41 +260,22 @@ pub(super) const DENIED: &str = "the API server refuses its pods now, and what r
 /// What a plan says of the field that no pod has.
 pub(super) const MISSPELT: &str = "spec.template.spec.terminationGracePeriodSecond is a field that pods";
 
-/// Quotas and lost nodes a quarter each; a few have none.
-fn trouble(rng: &mut Rng, replicas: i64) -> Trouble {
-    match rng.u8(0..16) {
-        // An image that runs nowhere and crashes is expected to go on with that.
-        0 | 1 if replicas > 1 => Trouble::PodCrashes,
-        2 => Trouble::PodHeld,
-        3..=6 => Trouble::NodeLost(rng.u32(1..4)),
-        7..=10 => {
-            let all = [Scarce::Pods, Scarce::Claims, Scarce::Storage, Scarce::Cpu];
-            Trouble::Quota(one_of(rng, &all), rng.usize(0..3))
-        }
-        11 | 12 => one_of(rng, &[Trouble::CpuLimited, Trouble::StorageLimited]),
-        13 => Trouble::CpuGiven(rng.usize(0..4)),
-        14 => Trouble::Denied,
-        15 if rng.bool() => Trouble::RoomTaken(rng.usize(0..3)),
-        _ => Trouble::None,
+/// A trouble with its number drawn.
+fn numbered(rng: &mut Rng, trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::NodeLost(_) => Trouble::NodeLost(rng.u32(1..4)),
+        Trouble::RoomTaken(_) => Trouble::RoomTaken(rng.usize(0..3)),
+        Trouble::Quota(scarce, _) => Trouble::Quota(scarce, rng.usize(0..3)),
+        Trouble::CpuGiven(_) => Trouble::CpuGiven(rng.usize(0..4)),
+        trouble => trouble,
     }
 }
 
-/// One change, or two.
-fn changes(rng: &mut Rng, (kind, replicas): (Kind, i64), trouble: Trouble, can_come_up: bool) -> Vec<Change> {
-    let drawn = match trouble {
-        _ if !can_come_up => one_of(rng, &CANNOT),
-        // Else what is scarce would rarely be what the change asks for more of.
-        Trouble::CpuLimited | Trouble::CpuGiven(_) | Trouble::Quota(Scarce::Cpu, _) if rng.bool() => Change::Cpu,
-        Trouble::StorageLimited | Trouble::Quota(Scarce::Storage, _) if rng.bool() => Change::Storage,
-        _ => one_of(rng, &CAN),
-    };
-    let first = match drawn {
+/// One change with its number drawn, or two.
+fn changes(rng: &mut Rng, first: Change, replicas: i64) -> Vec<Change> {
+    let first = match first {
         Change::Partition(_) => Change::Partition(rng.i64(0..=replicas)),
         Change::Scale(_) => Change::Scale(rng.i64(0..7)),
-        // Other kinds cannot change what claims ask for.
-        Change::Storage if kind != Kind::Advanced => Change::Image,
-        // The API server refuses it of native sets where it is asked to be strict, and else leaves it out.
-        Change::Misspelt if kind == Kind::Native => Change::Image,
         change => change,
     };
     let mut changes = vec![first];
@@ -337,6 +283,17 @@ fn changes(rng: &mut Rng, (kind, replicas): (Kind, i64), trouble: Trouble, can_c
         changes.push(Change::Scale(rng.i64(0..7)));
     }
     changes
+}
+
+/// Pods are made anew where the set would have updated them in place.
+fn never_in_place(spec: &mut Value) {
+    if !spec.to_string().contains("InPlaceIfPossible") {
+        return;
+    }
+    spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = json!("ReCreate");
+    if let Some(pod) = spec["template"]["spec"].as_object_mut() {
+        pod.remove("readinessGates");
+    }
 }
 
 fn never_ready(template: &mut Value) {
