@@ -567,15 +567,6 @@ impl Cluster {
         }
         self
     }
-    /// A revision of the set that has been raised above the others: what the first pass after a roll-back does.
-    pub(crate) fn raised(mut self, name: &str) -> Self {
-        let highest = self.revisions.values().map(|r| r.number).max().unwrap_or_default();
-        let found = self.own_revisions.iter_mut().find(|r| r.name() == name);
-        let record = found.expect("a revision of the set");
-        Arc::make_mut(record).number = highest + 1;
-        self.revisions.insert(name.to_owned(), record.clone());
-        self
-    }
     /// Deletes a revision of the set, which something keeps.
     pub(crate) fn deleted_revision(mut self, name: &str) -> Self {
         for record in self.own_revisions.iter_mut().filter(|record| record.name() == name) {

@@ -141,10 +141,8 @@ impl Sight<'_> {
     /// Who has a note that nobody can read does not serve by what managers do, and that is told unless the pod goes for it.
     pub(crate) fn heeds_unreadable_notes(&self, decision: &Decision) -> Verdict {
         let set = self.set;
-        // The revision of the template comes first: it is made, or raised above the others.
-        let own = self.reader.revisions_of(set.as_owner()).iter();
-        let newest = own.max_by_key(|revision| revision.number);
-        let knows_template = newest.is_some_and(|revision| revision.digest == set.spec.template_digest);
+        let mut own = self.reader.revisions_of(set.as_owner()).iter();
+        let knows_template = own.any(|revision| revision.digest == set.spec.template_digest);
         for pod in self
             .reader
             .pods_of(set.as_owner())

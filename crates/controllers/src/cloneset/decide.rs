@@ -29,8 +29,8 @@ pub fn decide(view: &View<'_>) -> Decision {
     let pods = view.pods.iter().chain(&view.to_adopt);
     let labels = pods.filter_map(|pod| pod.revision());
     let revisions = revision::resolve(owner, view.revisions.clone(), labels, |name| view.revision_named(name));
-    let Some(update) = revisions.settled_update().cloned() else {
-        let mut decision = view.moment().revision_first(&revisions);
+    let Some(update) = revisions.update.clone() else {
+        let mut decision = view.moment().create_revision_first(&revisions);
         status::without_revision(view, &revisions, &mut decision);
         return decision;
     };

@@ -124,7 +124,6 @@ fn progressing_without_revision(view: &View<'_>, revisions: &Revisions) -> (Opti
     } else {
         let made = revisions.commands.iter().find(|c| matches!(c, Command::Create { .. }));
         let name = made.map(|c| c.key().name.as_str());
-        let name = name.or_else(|| revisions.update.as_ref().map(|former| former.name()));
         let name = name.or_else(|| revisions.leaving.as_ref().map(|former| former.name()));
         against_the_clock(
             view,

@@ -104,7 +104,7 @@ impl<'v> Plan<'v> {
         let candidates = revision::candidates(self.set, self.reader);
         let named = |name: &str| self.reader.revision(&self.set.meta.key.sibling(name)).cloned();
         let found = revision::resolve(moment.revision_owner(), candidates, [], named);
-        let update = found.settled_update()?.clone();
+        let update = found.update.filter(|_| !found.is_to_rise)?;
         Some((found.current?, update))
     }
 

@@ -10,6 +10,10 @@ use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Hook, Lifecycle};
 use flotilla_model::{PodRecord, Timestamp, WaitCause};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How far the clocks of a manager and a node are taken to be apart at most.
+const CLOCKS_APART_MAX: Duration = Duration::from_secs(60);
 
 /// Label `lifecycle.apps.kruise.io/state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,10 +175,12 @@ pub(crate) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
     detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()
 }
 
-/// A patch of `metadata` that sets a pod's state and when it changed: not before the last change of its readiness that we have seen,
-/// however far our clock is behind the node's. Whoever compares the two must be able to tell which came first.
+/// A patch of `metadata` that sets a pod's state and when it changed: not before the last change of its readiness that we have seen, though
+/// our clock is behind the node's. Whoever compares the two must be able to tell which came first. Clocks are not a minute apart; a time
+/// beyond that is somebody's invention.
 pub fn patch(state: State, pod: &PodRecord, now: Timestamp) -> Value {
-    let at = pod.ready.since.map_or(now, |seen| seen.max(now));
+    let seen = pod.ready.since.filter(|seen| seen.since(now) <= CLOCKS_APART_MAX);
+    let at = seen.map_or(now, |seen| seen.max(now));
     json!({
         "labels": {names::LIFECYCLE_STATE_LABEL: state.name()},
         "annotations": {names::LIFECYCLE_TIMESTAMP: whole_seconds(at)},
@@ -244,6 +250,7 @@ mod tests {
             "our clock is behind the node's"
         );
         assert_eq!(began(NOW + 10), json!(at(NOW + 10).to_string()));
+        assert_eq!(began(NOW - 61), json!(at(NOW - 61).to_string()), "nobody's clock");
     }
 
     #[test]

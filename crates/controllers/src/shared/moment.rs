@@ -1,4 +1,4 @@
-//! What a pass looks at, and what it does before it can make a plan: a revision comes first.
+//! What a pass looks at, and what it does before it can make a plan: the revision is made.
 
 use crate::shared::conditions;
 use crate::shared::revision::{self, Revisions};
@@ -60,7 +60,7 @@ impl<'v> Moment<'v> {
 
     /// The update revision does not exist yet. Everything else rests on its name, so it comes first; the pass that follows does the rest.
     /// The status is left to the kind.
-    pub(crate) fn revision_first(self, revisions: &Revisions) -> Decision {
+    pub(crate) fn create_revision_first(self, revisions: &Revisions) -> Decision {
         let mut decision = Decision {
             waits: self.unreadable_fields(),
             ..Decision::default()

@@ -89,14 +89,6 @@ pub struct Revisions {
     pub commands: Vec<Command>,
 }
 
-impl Revisions {
-    /// The update revision, once others can rest on it: it is there, and above all others. A former one that is yet to be raised may be
-    /// on its way out: whoever drops what nobody uses drops it as it was seen, and no more once it has been raised.
-    pub fn settled_update(&self) -> Option<&Arc<RevisionRecord>> {
-        self.update.as_ref().filter(|_| !self.is_to_rise)
-    }
-}
-
 /// Revisions that are the set's, and those that may become so: orphans that match its selector (STS-1.1.5 step 1). Kubernetes asks for
 /// that of the set's own as well; but labels are changed by whoever likes, and a second revision of the same template would restart every
 /// pod.

@@ -21,8 +21,8 @@ pub fn decide(view: &View<'_>) -> Decision {
     let revisions = revision::resolve(view.moment().revision_owner(), view.revisions.clone(), labels, |name| {
         view.revision_named(name)
     });
-    let Some(update) = revisions.settled_update().cloned() else {
-        return revision_first(view, &revisions);
+    let Some(update) = revisions.update.clone() else {
+        return create_revision_first(view, &revisions);
     };
     let mut plan = Plan::new(view, revisions, update);
     note_last_revisions(&mut plan.pass.hints, view);
@@ -83,9 +83,9 @@ fn status_only(view: &View<'_>) -> Decision {
     decision
 }
 
-/// The update revision does not exist yet, or is not above the others.
-fn revision_first(view: &View<'_>, revisions: &revision::Revisions) -> Decision {
-    let mut decision = view.moment().revision_first(revisions);
+/// The update revision does not exist yet.
+fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> Decision {
+    let mut decision = view.moment().create_revision_first(revisions);
     status::without_plan(view, Some(revisions), &mut decision);
     decision.hints = with_what_pods_have(view);
     decision

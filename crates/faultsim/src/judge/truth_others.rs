@@ -103,8 +103,8 @@ impl Judge {
                 user.map_or("", |p| p.name())
             )
         })?;
-        let there = set_of(scene.server.get(set.kind.resource(), &set.meta.key)).filter(|s| s.meta.uid == set.meta.uid);
-        let named = |name: &str| there.is_some_and(|s| s.status_text("currentRevision") == name);
+        // By what was seen when it was decided: a request that is late cannot know that users have gone back to it since. It is made anew then.
+        let named = |name: &str| set.status_text("currentRevision") == name;
         let mut all = scene.revisions_of(&set.meta.uid);
         let has_twin = all.any(|r| r.digest == old.digest && r.number > old.number);
         let is_update = old.digest == set.spec.template_digest && !has_twin;

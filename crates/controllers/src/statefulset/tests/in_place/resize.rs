@@ -519,7 +519,7 @@ fn sts_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
     former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
     for wanted in [1000, 2000] {
         let back = resizing(1, "InPlaceIfPossible").pod(noted(wanted, 1000));
-        let back = back.spec("/template", former.clone()).raised("old");
+        let back = back.spec("/template", former.clone());
         let found = patches(&back.decide());
         let resize = found.iter().find(|(stage, ..)| *stage == "resize").expect("a resize");
         assert_eq!(resize.3["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
@@ -744,7 +744,7 @@ fn r_37_whoever_was_refused_goes_on_when_less_is_asked_for() {
         let mut set = refused(set, Scope::Slot(0), Report::InPlace, Failure::NODE_TOO_SMALL);
         let mut former = template("v1");
         former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
-        set = set.spec("/template", former).raised("old");
+        set = set.spec("/template", former);
         set.now = at(NOW + 3_600);
         let decision = set.decide();
         let found = patches(&decision);
@@ -784,7 +784,6 @@ fn sts_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in
         };
         let set = resizing(3, "InPlaceIfPossible").spec("/template", with(cpu));
         let set = set.revision_of("less", 3, &with("1500m"));
-        let set = if cpu == "1" { set.raised("old") } else { set };
         let set = set.annotation(names::IN_PLACE_DEADLINE_SECONDS, "30");
         let set = set.annotation(names::IN_PLACE_DEADLINE_ACTION, "recreate");
         let mut set = (0..3).fold(set, |set, n| set.pod(pod(n)));
