@@ -9,10 +9,12 @@ use crate::question::{Held, Question};
 use crate::set::LiveSet;
 use crate::{pods, set, told};
 use flotilla_api::names;
+use flotilla_controllers::shared::revision::label_names;
 use flotilla_engine::core::cache::Cache;
-use flotilla_model::{Keeper, Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
+use flotilla_model::{Keeper, Lines, PodRecord, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Lines of waits and of next steps shown to people, at most. JSON has them all.
 const LINES_SHOWN: usize = 20;
@@ -41,8 +43,8 @@ pub struct Report {
     old_pods: BTreeMap<String, Option<Keeper>>,
     /// Pods that others wait for, and that are not there.
     missing: Vec<String>,
-    /// How many revisions the set has.
-    revisions: usize,
+    /// Whether there is a revision to go back to, and reason to.
+    can_go_back: bool,
     unreadable: Vec<String>,
     /// Pods of the set take their claims along when they are deleted.
     loses_claims: bool,
@@ -69,10 +71,15 @@ fn claims_on_their_way(live: &LiveSet, facts: &Facts) -> Vec<Wait> {
     own.filter_map(wait).collect()
 }
 
-/// How many revisions the set has.
-fn revisions(cache: &Cache, live: &LiveSet) -> usize {
-    let set = cache.set(live.kind, &live.key);
-    set.map_or(0, |set| cache.revisions_of(set.as_owner()).len())
+/// Whether there is a revision to go back to, and reason to: whoever went back from one that serves would take its pods down, after a
+/// roll-back for what was left as broken.
+fn can_go_back(cache: &Cache, live: &LiveSet) -> bool {
+    let Some(set) = cache.set(live.kind, &live.key) else {
+        return false;
+    };
+    let newest = set.status_text("updateRevision");
+    let serves = |pod: &Arc<PodRecord>| pod.is_healthy() && !newest.is_empty() && label_names(pod, newest);
+    cache.revisions_of(set.as_owner()).len() > 1 && !cache.pods_of(set.as_owner()).iter().any(serves)
 }
 
 impl Report {
@@ -105,7 +112,7 @@ impl Report {
             old_pods: old::pods(live, &facts, set.as_deref()),
             missing: pods::missing(&waits, &index),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
-            revisions: revisions(cache, live),
+            can_go_back: can_go_back(cache, live),
             leader: beside.leader,
             unreadable: beside.unreadable,
             facts,
@@ -213,7 +220,7 @@ impl Report {
             namespace: &self.set.key.namespace,
             is_former: self.old_pods.get(subject) == Some(&None),
             kept_by: self.old_pods.get(subject).copied().flatten(),
-            can_go_back: self.revisions > 1,
+            can_go_back: self.can_go_back,
             is_paused: self.set.kind == SetKind::Native && self.set.paused_at().is_some(),
             loses_claims: self.loses_claims,
             claim_templates: self.set.claim_templates(),
@@ -342,7 +349,7 @@ mod tests {
             facts: Facts::default(),
             old_pods: BTreeMap::new(),
             missing: vec![],
-            revisions: 2,
+            can_go_back: true,
             unreadable: vec![],
             loses_claims: false,
             next,
