@@ -17,6 +17,7 @@ mod target;
 use args::{Args, Command};
 use clap::Parser;
 use error::Exit;
+use flotilla_model::lines::one_line;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
@@ -45,7 +46,10 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error::Error::ClosedPipe) => Exit::Done.into(),
         Err(error) => {
-            eprintln!("flotilla: {error}");
+            // In it may stand what others have written. Our own lines go on below the first.
+            let text = error.to_string();
+            let lines: Vec<String> = text.lines().map(one_line).collect();
+            eprintln!("flotilla: {}", lines.join("\n  "));
             Exit::Failed.into()
         }
     }
