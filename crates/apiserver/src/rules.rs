@@ -24,7 +24,7 @@ pub use simple::base64;
 
 use crate::store::{Part, Server, StoreId};
 use crate::types::TypeInfo;
-use flotilla_apimachinery::status::Status;
+use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_apimachinery::{apply, field};
 use flotilla_model::Resource;
 use serde_json::Value;
@@ -123,6 +123,21 @@ pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, ne
         check_room(server, (info.store, &info.group, &info.plural), (old, new), part)?;
     }
     Ok(())
+}
+
+/// Whether a claim that is to be made is one.
+pub(crate) fn check_claim(server: &Server, new: &Value) -> Result<(), Status> {
+    let mut errors = Errors::new();
+    claim::validate(server, None, new, &mut errors);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    Err(Status::invalid(
+        &Qualified::new("", "PersistentVolumeClaim"),
+        name,
+        &errors,
+    ))
 }
 
 /// Whether limit ranges and quotas have room for what is made, or for what grows: pods by being resized, and claims.

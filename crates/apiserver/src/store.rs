@@ -78,7 +78,7 @@ pub struct Admission {
 }
 
 /// Something that is not there, and without which no pod is made that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Absent {
     /// What it would be.
     pub kind: AbsentKind,
@@ -89,7 +89,7 @@ pub struct Absent {
 }
 
 /// What has to be there before a pod is made that names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AbsentKind {
     /// A service account.
     ServiceAccount,

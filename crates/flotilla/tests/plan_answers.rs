@@ -140,6 +140,14 @@ fn a_misspelt_field_is_refused_with_file_and_line() {
            spec.template.spec.containers[0].imagePullPolcy is a field that pods",
         ],
     );
+    let claims = "  volumeClaimTemplates:\n  - metadata: {name: data}\n    spec:\n      storageClasName: fast\n";
+    room.plan(&format!("{text}{claims}")).ends(
+        1,
+        &[
+            "app.yaml, line 18: statefulset.apps.kruise.io/db in namespace default: \
+           spec.volumeClaimTemplates[0].spec.storageClasName is a field that claims",
+        ],
+    );
     // What is there and cannot be read.
     let text = text.replace(
         "  name: db\n",
@@ -166,6 +174,9 @@ fn a_misspelt_switch_is_named_with_file_and_line() {
             )],
         );
     }
+    let of_pods = "labels: {app: db}, annotations: {apps.kruise.io/container-launch-priorty: Ordered}";
+    room.plan(&SET.replace("labels: {app: db}", of_pods))
+        .ends(1, &["is apps.kruise.io/container-launch-priority meant?"]);
     let text = SET.replace(
         "  name: db\n",
         "  name: db\n  annotations: {flotilla.rs/unblock: broken-first, team: \"7\"}\n",
@@ -178,10 +189,26 @@ fn one_file_for_several_namespaces_is_told_apart() {
     let room = Room::new("namespace");
     let text = SET.replace("  name: db\n", "  name: db\n  namespace: nowhere\n");
     room.plan(&text).ends(1, &["namespace nowhere", "app.yaml, line 1"]);
+    for forged in ["default/services/foo/proxy/x?y=", "a b", "../../nodes"] {
+        let text = SET.replace("  name: db\n", &format!("  name: db\n  namespace: \"{forged}\"\n"));
+        room.plan(&text)
+            .ends(1, &["app.yaml, line 5: metadata.namespace is no name of a namespace"]);
+    }
     // The file brings it along.
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: nowhere}\n---\n";
     room.plan(&format!("{namespace}{text}"))
         .ends(0, &["2 pods are created"]);
+}
+
+/// What others have written shows as it is, in errors, too.
+#[test]
+fn an_error_moves_no_cursor() {
+    let room = Room::new("escapes");
+    let forged =
+        "apiVersion: v1\nkind: \"\\e[2J\\e[Hstatefulset.apps/web: no pod is touched\\n\"\nmetadata: {name: x}\n";
+    let said = room.plan(forged);
+    assert!(!said.text.contains('\u{1b}'), "{:?}", said.text);
+    said.ends(1, &["2J"]);
 }
 
 #[test]

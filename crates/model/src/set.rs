@@ -45,6 +45,17 @@ impl SetKind {
         }
     }
 
+    /// The kind of a set that owns something, if it is one.
+    pub fn of_owner(owner: &crate::OwnerRef) -> Option<SetKind> {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        match (group, &*owner.kind) {
+            ("apps", "StatefulSet") => Some(SetKind::Native),
+            ("apps.kruise.io", "StatefulSet") => Some(SetKind::Advanced),
+            ("apps.kruise.io", "CloneSet") => Some(SetKind::Clone),
+            _ => None,
+        }
+    }
+
     /// A set of this kind in the words of kubectl.
     pub fn describe(self, name: &str) -> String {
         match self {

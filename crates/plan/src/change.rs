@@ -4,6 +4,7 @@ use crate::apply;
 use crate::report::{Refusal, UnknownField, Verb};
 use crate::state::list;
 use bytes::Bytes;
+use flotilla_apimachinery::names::dns_label;
 use flotilla_apimachinery::openapi::Builtin;
 use flotilla_apimachinery::schema::{Types, drop_unknown};
 use flotilla_model::{ObjectKey, SetKind};
@@ -38,6 +39,12 @@ pub enum Edit {
 }
 
 impl Change {
+    /// Why there can be no namespace of the name that it gives its own, if so.
+    pub fn why_nowhere(&self) -> Option<String> {
+        let (_, key) = self.target();
+        dns_label(&key.namespace).into_iter().next()
+    }
+
     /// The set that it is about.
     pub fn target(&self) -> (SetKind, ObjectKey) {
         match self {
@@ -105,28 +112,44 @@ pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Ref
     Ok(Made { unknowns, ..made })
 }
 
-/// Fields of a manifest's template that no pod has. Of native sets the API server refuses them; of others it stores them, and drops them
-/// from each pod without a word.
+/// Fields of a manifest's templates that no pod, or no claim, has. Of native sets the API server refuses them; of others it stores them, and drops them
+/// from what it makes without a word.
 pub(crate) fn misspelt(change: &Change) -> Vec<UnknownField> {
     let (kind, key) = change.target();
     let (Change::Apply(manifest), false) = (change, kind == SetKind::Native) else {
         return Vec::new();
     };
-    let templates = BUILT_IN
+    let spec = &manifest["spec"];
+    let pods = BUILT_IN
         .kind("", "v1", "PodTemplate")
         .and_then(|kind| kind.field("template"));
-    let Some(schema) = templates else { return Vec::new() };
-    let paths = drop_unknown(&mut manifest["spec"]["template"].clone(), schema);
+    let of_pods = (spec["template"].clone(), "template".to_owned(), "pods", pods);
+    let claims = list(&spec["volumeClaimTemplates"]).enumerate().map(|(at, template)| {
+        let schema = BUILT_IN.kind("", "v1", "PersistentVolumeClaim");
+        (
+            template.clone(),
+            format!("volumeClaimTemplates[{at}]"),
+            "claims",
+            schema,
+        )
+    });
+    let mut paths = Vec::new();
+    for (mut template, place, what, schema) in claims.chain([of_pods]) {
+        let dropped = schema
+            .map(|schema| drop_unknown(&mut template, schema))
+            .unwrap_or_default();
+        paths.extend(dropped.into_iter().map(|path| (format!("spec.{place}.{path}"), what)));
+    }
     let (object, namespace) = (kind_name(kind, &key.name), key.namespace.to_string());
-    let unknown = |path: &String| UnknownField {
+    let unknown = |(field, what): (String, &str)| UnknownField {
         sentence: format!(
-            "{object} in namespace {namespace}: spec.template.{path} is a field that pods of Kubernetes 1.36 do not have: the API server stores it, and leaves it out of each pod"
+            "{object} in namespace {namespace}: {field} is a field that {what} of Kubernetes 1.36 do not have: the API server stores it, and leaves it out of {what}"
         ),
         object: object.clone(),
         namespace: namespace.clone(),
-        field: format!("spec.template.{path}"),
+        field,
     };
-    paths.iter().map(unknown).collect()
+    paths.into_iter().map(unknown).collect()
 }
 
 fn generation(server: &Server, kind: SetKind, key: &ObjectKey) -> Option<Value> {

@@ -39,7 +39,7 @@ pub use report::{
     Wave,
 };
 pub use run::Reach;
-pub use state::{State, Unread, ZONES};
+pub use state::{Brought, State, Unread, ZONES};
 
 /// What these changes would do, one after the other, to the cluster in this state.
 ///
@@ -66,6 +66,15 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         plan.doubt(&outcome, &doubtful);
     }
     plan.leave_out(Vec::new(), outcome.unknowns);
+    if !outcome.others.is_empty() {
+        // Those that are under way without the change go on with that.
+        let without = run::simulate(&state.before(), &[], run::NewPods::BecomeReady, reach)?;
+        let by_it = outcome
+            .others
+            .iter()
+            .filter(|(set, _)| !without.others.contains_key(*set));
+        plan.leave_out(Vec::new(), by_it.map(|(set, pods)| text::goes_on(set, pods)).collect());
+    }
     let is_made = |field: &UnknownField| {
         let mut refused = outcome.refused.iter();
         !refused.any(|refusal| (&refusal.object, &refusal.namespace) == (&field.object, &field.namespace))

@@ -1,5 +1,6 @@
 //! What new pods refer to, and was not found in the cluster: they would not come up, however well the rest goes.
 
+use crate::Change;
 use crate::report::{Action, ClaimAction, SetPlan, Step};
 use crate::state::{State, VOLUMES, is_default_class, list};
 use crate::trace::Traced;
@@ -58,6 +59,83 @@ const ESSENTIAL: [(Kind, AbsentKind); 3] = [
     (RUNTIME, AbsentKind::RuntimeClass),
 ];
 
+/// What is not there, and without which admission refuses pods of sets that name it; but for what these changes ask for.
+pub(crate) fn absent(state: &State, changes: &[Change]) -> Vec<Absent> {
+    let targets: Vec<_> = changes.iter().map(Change::target).collect();
+    let is_changed = |group: &str, resource: &str, meta: &Value| {
+        targets.iter().any(|(kind, key)| {
+            let served = kind.resource();
+            served.api_version().split_once('/').is_some_and(|(of, _)| of == group)
+                && served.plural() == resource
+                && meta["name"] == key.name.as_str()
+                && meta["namespace"] == key.namespace.as_ref()
+        })
+    };
+    let mut absent = BTreeSet::new();
+    let mut asked_for = BTreeSet::new();
+    for object in &state.objects {
+        let meta = &object.object["metadata"];
+        let needed = essentials(&object.object["spec"]["template"]["spec"]);
+        let namespace = meta["namespace"].as_str().unwrap_or_default();
+        let missing = needed
+            .into_iter()
+            .filter_map(|(kind, name)| missing(state, kind, namespace, name));
+        if is_changed(&object.group, &object.resource, meta) {
+            asked_for.extend(missing);
+        } else if is_set(&object.group, &object.resource) {
+            absent.extend(missing);
+        }
+    }
+    for change in changes {
+        let (_, key) = change.target();
+        if let Change::Apply(manifest) = change {
+            let needed = essentials(&manifest["spec"]["template"]["spec"]).into_iter();
+            asked_for.extend(needed.filter_map(|(kind, name)| missing(state, kind, &key.namespace, name)));
+        }
+    }
+    absent.difference(&asked_for).cloned().collect()
+}
+
+/// Whether objects of these are sets.
+fn is_set(group: &str, resource: &str) -> bool {
+    matches!(
+        (group, resource),
+        ("apps" | "apps.kruise.io", "statefulsets") | ("apps.kruise.io", "clonesets")
+    )
+}
+
+/// What admission looks up for a pod, by its `spec`: the account, and classes.
+fn essentials(pod: &Value) -> Vec<(&'static Kind, &str)> {
+    // The former name of the field still does, where the other is not set. Every namespace is given the account `default`.
+    let mut names = [&pod["serviceAccountName"], &pod["serviceAccount"]]
+        .into_iter()
+        .filter_map(Value::as_str);
+    let account = names.find(|name| !name.is_empty()).filter(|name| *name != "default");
+    let class = pod["priorityClassName"].as_str();
+    let class = class.filter(|class| !class.is_empty() && !BUILT_IN_PRIORITIES.contains(class));
+    let runtime = pod["runtimeClassName"].as_str();
+    let found = [(&ACCOUNT, account), (&PRIORITY, class), (&RUNTIME, runtime)];
+    found
+        .into_iter()
+        .filter_map(|(kind, name)| Some((kind, name?)))
+        .collect()
+}
+
+/// What admission looks up and does not find, if it is known that it is not there.
+fn missing(state: &State, kind: &Kind, namespace: &str, name: &str) -> Option<Absent> {
+    let namespace = kind.is_namespaced.then_some(namespace);
+    let mut all = state.all(kind.group, kind.resource).map(|object| &object["metadata"]);
+    let is_there =
+        all.any(|meta| meta["name"] == name && namespace.is_none_or(|namespace| meta["namespace"] == namespace));
+    let (_, absent) = ESSENTIAL.iter().find(|(essential, _)| essential.words == kind.words)?;
+    let is_known = !is_there && !state.is_unread((kind.group, kind.resource), namespace);
+    is_known.then(|| Absent {
+        kind: *absent,
+        namespace: namespace.unwrap_or_default().to_owned(),
+        name: name.to_owned(),
+    })
+}
+
 /// Looks for what new pods of the set need. `spec` is that of the set.
 pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     let mut needed = needed(set, spec);
@@ -72,6 +150,7 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
     without_class(state, set, spec, &mut found);
+    found.unread.extend(pod_security(state, set));
     not_placed_by(state, set, spec, &mut found);
     let pod = &spec["template"]["spec"];
     let nowhere = makes_pods(set)
@@ -102,15 +181,23 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
                 .push(of("could not be looked up; without it new pods do not come up"));
         } else {
             found.missing.push(of("was not found"));
-            let essential = ESSENTIAL.iter().find(|(essential, _)| essential.words == kind.words);
-            found.absent.extend(essential.map(|(_, kind)| Absent {
-                kind: *kind,
-                namespace: namespace.unwrap_or_default().to_owned(),
-                name: name.to_owned(),
-            }));
+            found.absent.extend(missing(state, kind, &set.namespace, name));
         }
     }
     found
+}
+
+/// That the namespace holds pods to a level of pod security, by which it may refuse new ones.
+fn pod_security(state: &State, set: &SetPlan) -> Option<String> {
+    let mut namespaces = state.all("", "namespaces").map(|object| &object["metadata"]);
+    let namespace = namespaces.find(|meta| meta["name"] == set.namespace.as_str())?;
+    let level = namespace["labels"]["pod-security.kubernetes.io/enforce"].as_str()?;
+    (makes_pods(set) && level != "privileged").then(|| {
+        format!(
+            "{} in namespace {}: the namespace enforces pod security {level}, and whether new pods hold to that is not looked at",
+            set.set, set.namespace
+        )
+    })
 }
 
 /// Why new pods stay without a node at the end, though there are nodes that take such pods.
@@ -422,26 +509,13 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
     let pod = &spec["template"]["spec"];
     let mut needed = Vec::new();
     if makes_pods(set) {
-        // The former name of the field still does, where the other is not set.
-        let names = [&pod["serviceAccountName"], &pod["serviceAccount"]]
-            .into_iter()
-            .filter_map(Value::as_str);
-        let account = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-        // Every namespace is given the account `default`.
-        if !matches!(account, "" | "default") {
-            needed.push((&ACCOUNT, account));
-        }
+        needed.extend(essentials(pod));
         let templates: Vec<&Value> = list(&spec["volumeClaimTemplates"])
             .map(|template| &template["metadata"]["name"])
             .collect();
         let volumes = list(&pod["volumes"]).filter(|volume| !templates.contains(&&volume["name"]));
         let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
         needed.extend(claims.map(|claim| (&CLAIM, claim)));
-        let class = pod["priorityClassName"].as_str().unwrap_or_default();
-        if !class.is_empty() && !BUILT_IN_PRIORITIES.contains(&class) {
-            needed.push((&PRIORITY, class));
-        }
-        needed.extend(pod["runtimeClassName"].as_str().map(|class| (&RUNTIME, class)));
         let own_claims = list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
         let classes = own_claims.filter_map(storage_class_of);
         needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));

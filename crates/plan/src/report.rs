@@ -315,7 +315,7 @@ impl Plan {
                     available: doubtful.available_now(),
                     blocked: blocked(
                         &doubtful.waits,
-                        &whom(set, &plan.set),
+                        &whom(set, &plan.set, &missing(doubtful)),
                         &former(doubtful, &stays(doubtful)),
                     ),
                 }
@@ -400,7 +400,7 @@ impl SetPlan {
                 .collect(),
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
-            blocked: blocked(&set.waits, &whom(set, &name), &former),
+            blocked: blocked(&set.waits, &whom(set, &name, &missing(set)), &former),
             is_carried_out: former.is_empty() && set.after.as_ref().is_none_or(|record| has_all_pods(set, record)),
             if_new_pods_are_not_ready: None,
         }
@@ -417,12 +417,23 @@ impl SetPlan {
     }
 }
 
+/// Pods that others wait for, and that are not there at the end.
+fn missing(set: &Traced) -> Vec<String> {
+    let awaited = set.waits.iter().filter_map(|wait| match &wait.cause {
+        WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => Some(behind),
+        _ => None,
+    });
+    let is_missing = |name: &&String| set.pods.iter().all(|pod| pod.name() != name.as_str());
+    awaited.filter(is_missing).cloned().collect()
+}
+
 /// To whom advice about a set of this name is given.
-fn whom<'w>(set: &'w Traced, name: &'w str) -> Whom<'w> {
+fn whom<'w>(set: &'w Traced, name: &'w str, missing: &'w [String]) -> Whom<'w> {
     let mut sets = [&set.before, &set.after].into_iter().flatten();
     Whom {
         loses_claims: sets.any(|set| set.loses_claims()),
         can_go_back: set.can_go_back,
+        missing,
         ..Whom::of(name, &set.key.namespace)
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::change::{self, Change};
 use crate::manager::Manager;
+use crate::refers;
 use crate::report::Refusal;
 use crate::state::{self, State};
 use crate::trace::{Traced, has_new_spec, set_of};
+use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, Resource, SetKind, Timestamp, Uid};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::Ailment;
@@ -100,10 +102,14 @@ impl End {
     }
 }
 
+/// Pods by their sets, which are named in the words of kubectl, with their namespaces.
+pub(crate) type Others = BTreeMap<(String, String), BTreeSet<String>>;
+
 /// What came of it.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) sets: Vec<Traced>,
+    pub(crate) others: Others,
     pub(crate) refused: Vec<Refusal>,
     pub(crate) warnings: Vec<String>,
     /// What could touch pods, and is not known.
@@ -124,6 +130,8 @@ struct Run {
     cluster: Cluster,
     manager: Manager,
     sets: Vec<Traced>,
+    /// Pods of sets that nobody changes, and that managers touch all the same.
+    others: Others,
     last_change: Timestamp,
     /// What was done so far, as [`Reach`] counts.
     work: usize,
@@ -138,17 +146,17 @@ struct Run {
 
 /// Runs the changes.
 pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, reach: Reach) -> Result<Outcome, String> {
-    let mut cluster = state.load()?;
-    let mut warnings = warnings(state, &cluster);
+    let before = state.before();
+    let mut cluster = before.load()?;
+    let mut warnings = warnings(&before, &cluster);
     let doubts = new_pods.doubts();
-    if let Some(doubts) = &doubts {
-        cluster.server.admission.absent.clone_from(&doubts.absent);
-    }
+    // What holds up others holds them up, and what the change asks for is followed as if it were there: without it no pod comes up is told.
+    cluster.server.admission.absent = refers::absent(&before, &[]);
     let proven = state::pods(&cluster)
         .filter(|pod| pod.is_healthy())
         .map(|pod| (pod.meta.uid.clone(), pod.revision().map(str::to_owned)))
         .collect();
-    let stuck = state.stuck(&cluster).into_iter().filter(|pod| !pod.is_terminating());
+    let stuck = before.stuck(&cluster).into_iter().filter(|pod| !pod.is_terminating());
     let stuck: BTreeSet<ObjectKey> = stuck.map(|pod| pod.meta.key.clone()).collect();
     for key in &stuck {
         cluster.ail(key, Ailment::NeverReady, Timestamp::MAX);
@@ -161,10 +169,15 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
         stuck,
         cluster,
         sets: Vec::new(),
+        others: BTreeMap::new(),
         work: 0,
         reach,
     };
     warnings.extend(run.look_at_the_live_state());
+    let absent = &mut run.cluster.server.admission.absent;
+    *absent = refers::absent(state, changes);
+    absent.extend(run.doubts.iter().flat_map(|doubts| doubts.absent.iter().cloned()));
+    state.bring_into(&mut run.cluster)?;
     let (refused, unknowns) = run.change(changes, &mut warnings);
     let began = run.cluster.now();
     let end = run.follow();
@@ -178,6 +191,7 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
     }
     Ok(Outcome {
         sets: run.sets,
+        others: run.others,
         refused,
         warnings,
         unknowns,
@@ -324,10 +338,29 @@ impl Run {
                 self.last_change = self.cluster.now();
             }
             self.sets.iter_mut().for_each(|set| set.note(entry));
+            self.note_other(entry);
             self.free(entry);
             self.doubt(entry);
         }
         self.sets.iter_mut().for_each(|set| set.look(&self.cluster));
+    }
+
+    /// A manager makes, changes or takes away a pod of a set that nobody changes.
+    fn note_other(&mut self, entry: &Entry) {
+        let (Actor::Manager(_), Some(Resource::Pods)) = (entry.actor, entry.resource.watched()) else {
+            return;
+        };
+        let stored = entry.after.as_ref().or(entry.before.as_ref());
+        let Some(Object::Pod(pod)) = stored.and_then(|stored| stored.object.as_ref()) else {
+            return;
+        };
+        let Some(owner) = pod.meta.controller() else { return };
+        let Some(kind) = SetKind::of_owner(owner) else { return };
+        let key = pod.meta.key.sibling(&*owner.name);
+        if self.sets.iter().all(|set| (set.kind, &set.key) != (kind, &key)) {
+            let set = (kind.describe(&key.name), key.namespace.to_string());
+            self.others.entry(set).or_default().insert(pod.name().to_owned());
+        }
     }
 
     /// What has kept a pod from being ready is gone with the pod, or with its containers as they were.

@@ -14,6 +14,7 @@ use flotilla_sim::placement;
 use flotilla_sim::room::Room;
 use flotilla_sim::server::Foreign;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,17 @@ pub struct State {
     pub taken_by_others: BTreeMap<String, Amounts>,
     /// What could not be read: whether something of it is there is not known.
     pub unread: Vec<Unread>,
+    /// Which of the objects are there only from when the change is made.
+    pub brought: Vec<Brought>,
+}
+
+/// An object that a change brings along, beside sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// Its place among the objects.
+    place: usize,
+    /// As it is there now; none if it is new.
+    before: Option<Value>,
 }
 
 /// Objects of a kind that could not be read.
@@ -105,11 +117,16 @@ impl State {
                 let meta = &object["metadata"];
                 (meta["namespace"].clone(), meta["name"].clone())
             };
-            let same = |old: &&mut Foreign| {
+            let same = |old: &Foreign| {
                 (&old.group, &old.resource) == (&new.group, &new.resource) && name(&old.object) == name(&new.object)
             };
-            match self.objects.iter_mut().find(same) {
-                Some(old) => {
+            match self.objects.iter_mut().enumerate().find(|(_, old)| same(old)) {
+                Some((place, old)) => {
+                    // A file may name it twice.
+                    if self.brought.iter().all(|known| known.place != place) {
+                        let before = Some(old.object.clone());
+                        self.brought.push(Brought { place, before });
+                    }
                     let patch = apply::patch(&old.object, &new.object, None);
                     // Only what is no object cannot be patched; what such a file says is refused elsewhere.
                     if let Ok(patched) = merge_patch(&old.object, &patch) {
@@ -125,10 +142,45 @@ impl State {
                     if let Some(object) = new.object.as_object_mut() {
                         object.remove("status");
                     }
+                    self.brought.push(Brought {
+                        place: self.objects.len(),
+                        before: None,
+                    });
                     self.objects.push(new);
                 }
             }
         }
+    }
+
+    /// The state before the change, without what it brings along.
+    pub(crate) fn before(&self) -> Cow<'_, State> {
+        if self.brought.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut state = self.clone();
+        let brought = std::mem::take(&mut state.brought);
+        let mut is_new = BTreeSet::new();
+        for Brought { place, before } in brought {
+            match before {
+                Some(before) => state.objects[place].object = before,
+                None => {
+                    is_new.insert(place);
+                }
+            }
+        }
+        let mut place = 0;
+        state.objects.retain(|_| {
+            place += 1;
+            !is_new.contains(&(place - 1))
+        });
+        Cow::Owned(state)
+    }
+
+    /// Puts into the cluster what the change brings along.
+    pub(crate) fn bring_into(&self, cluster: &mut Cluster) -> Result<(), String> {
+        let brought = self.brought.iter().map(|brought| &self.objects[brought.place]);
+        let mut looked_at = brought.filter(|object| matters(object));
+        looked_at.try_for_each(|object| cluster.server.bring(self.as_loaded(object)))
     }
 
     /// The simulated cluster in this state.
@@ -180,21 +232,8 @@ impl State {
     }
 
     fn what_matters(&self) -> Vec<Foreign> {
-        let matters = |o: &&Foreign| {
-            let name = o.object["metadata"]["name"].as_str().unwrap_or_default();
-            let is_ours = o.resource != "customresourcedefinitions" || DEFINITIONS.contains(&name);
-            is_ours && LOOKED_AT.contains(&(o.group.as_str(), o.resource.as_str()))
-        };
-        let mut objects: Vec<Foreign> = self.objects.iter().filter(matters).cloned().collect();
-        // Who wrote what decides nothing here, and the controller that wrote the status so far is not there any more.
-        for object in &mut objects {
-            object.object["metadata"]
-                .as_object_mut()
-                .map(|meta| meta.remove("managedFields"));
-            if object.resource == "persistentvolumeclaims" && self.waits_for_a_pod(&object.object) {
-                bind(&mut object.object);
-            }
-        }
+        let looked_at = self.objects.iter().filter(|object| matters(object));
+        let mut objects: Vec<Foreign> = looked_at.map(|object| self.as_loaded(object)).collect();
         let known: BTreeSet<&str> = self
             .all("", "namespaces")
             .filter_map(|n| n["metadata"]["name"].as_str())
@@ -210,6 +249,19 @@ impl State {
             object: json!({"metadata": {"name": name}}),
         }));
         objects
+    }
+
+    /// An object as the simulated server is to have it. Who wrote what decides nothing here, and the controller that wrote the status so far is
+    /// not there any more.
+    fn as_loaded(&self, foreign: &Foreign) -> Foreign {
+        let mut foreign = foreign.clone();
+        foreign.object["metadata"]
+            .as_object_mut()
+            .map(|meta| meta.remove("managedFields"));
+        if foreign.resource == "persistentvolumeclaims" && self.waits_for_a_pod(&foreign.object) {
+            bind(&mut foreign.object);
+        }
+        foreign
     }
 
     /// Whether a claim has no volume because it is not made yet, or because no pod that mounts it was scheduled yet. That one is found then is
@@ -267,26 +319,39 @@ impl State {
         let mut failing = BTreeMap::new();
         let mut running = BTreeSet::new();
         for pod in self.all("", "pods") {
-            for container in list(&pod["spec"]["containers"]) {
-                let status = list(&pod["status"]["containerStatuses"]).find(|s| s["name"] == container["name"]);
-                let (Some(image), Some(status)) = (container["image"].as_str(), status) else {
-                    continue;
-                };
-                let waiting = &status["state"]["waiting"];
-                let text = |field: &str| waiting[field].as_str().unwrap_or_default().to_owned();
-                if FAILURES.contains(&text("reason").as_str()) {
-                    failing.entry(image.to_owned()).or_insert_with(|| Failing {
-                        reason: text("reason"),
-                        message: text("message"),
-                    });
-                } else if status["ready"] == true {
-                    running.insert(image);
+            let images = [
+                ("containers", "containerStatuses"),
+                ("initContainers", "initContainerStatuses"),
+            ];
+            for (containers, statuses) in images {
+                for container in list(&pod["spec"][containers]) {
+                    let status = list(&pod["status"][statuses]).find(|s| s["name"] == container["name"]);
+                    let (Some(image), Some(status)) = (container["image"].as_str(), status) else {
+                        continue;
+                    };
+                    let waiting = &status["state"]["waiting"];
+                    let text = |field: &str| waiting[field].as_str().unwrap_or_default().to_owned();
+                    if FAILURES.contains(&text("reason").as_str()) {
+                        failing.entry(image.to_owned()).or_insert_with(|| Failing {
+                            reason: text("reason"),
+                            message: text("message"),
+                        });
+                    } else if status["ready"] == true {
+                        running.insert(image);
+                    }
                 }
             }
         }
         failing.retain(|image, _| !running.contains(image.as_str()));
         failing
     }
+}
+
+/// Whether an object decides anything in the simulated cluster.
+fn matters(object: &Foreign) -> bool {
+    let name = object.object["metadata"]["name"].as_str().unwrap_or_default();
+    let is_ours = object.resource != "customresourcedefinitions" || DEFINITIONS.contains(&name);
+    is_ours && LOOKED_AT.contains(&(object.group.as_str(), object.resource.as_str()))
 }
 
 /// Whether claims that name no class are of this storage class.

@@ -501,6 +501,40 @@ fn a_change_that_is_too_large_is_told_as_far_as_it_was_followed() {
     assert_eq!(set.if_new_pods_are_not_ready, one(&whole).if_new_pods_are_not_ready);
 }
 
+/// Nobody is told to delete what others use.
+#[test]
+fn claims_of_others_are_not_said_to_be_left() {
+    let templates = |name: &str| json!([{"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let set = |kind, name: &str, template: &str, replicas: i32| {
+        let mut set = with(
+            manifest(kind, name),
+            &[
+                ("volumeClaimTemplates", templates(template)),
+                ("replicas", json!(replicas)),
+            ],
+        );
+        set["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": template, "mountPath": "/d"}]);
+        set
+    };
+    let delete = |kind, name: &str| Change::Delete(kind, key(name));
+    // data-x-web-0 and data-x-web-1 may be of either.
+    let lab = Lab::with(&[set(Advanced, "web", "data-x", 1), set(Advanced, "x-web", "data", 2)]);
+    let plan = lab.plan(&[delete(Advanced, "web")]);
+    assert_eq!(one(&plan).claims_left, [""; 0], "{}", plan.text());
+    // A set without pods is left behind by one of the other group that has taken them over.
+    let lab = Lab::with(&[set(Native, "db", "data", 0), set(Advanced, "db", "data", 2)]);
+    let plan = lab.plan(&[delete(Native, "db")]);
+    assert_eq!(one(&plan).claims_left, [""; 0], "{}", plan.text());
+    // Somebody reads what a set has stored.
+    let mut reader = with(manifest(Native, "reader"), &[("replicas", json!(1))]);
+    reader["spec"]["template"]["spec"]["volumes"] =
+        json!([{"name": "read", "persistentVolumeClaim": {"claimName": "data-sh-0"}}]);
+    let lab = Lab::with(&[set(Advanced, "sh", "data", 2), reader]);
+    let plan = lab.plan(&[delete(Advanced, "sh")]);
+    assert_eq!(one(&plan).claims_left, ["data-sh-1"], "{}", plan.text());
+}
+
 /// Half a doubt would tell of fewer pods than come down: whoever is told none is told so.
 #[test]
 fn a_doubt_that_could_not_be_followed_to_its_end_is_left_out_and_said_so() {

@@ -82,6 +82,19 @@ fn sentence(set: &SetPlan) -> String {
     )
 }
 
+/// A set that nobody changes goes on with what it was held up in.
+pub(crate) fn goes_on((set, namespace): &(String, String), pods: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = pods.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+    let more = match pods.len().saturating_sub(NAMES_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{set} in namespace {namespace} is not what is changed, and goes on by it: pods {}{more} are touched",
+        names.join(", ")
+    )
+}
+
 /// How waves follow each other.
 fn pace(set: &SetPlan) -> String {
     let widest = set.waves.iter().map(|wave| wave.steps.len()).max().unwrap_or(0);

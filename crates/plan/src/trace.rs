@@ -170,7 +170,10 @@ impl Traced {
         if self.after.is_none() && self.before.is_some() {
             let own = claims(cluster).filter(|claim| {
                 let key = &claim.meta.key;
-                key.namespace == self.key.namespace && self.is_own_claim(&key.name) && claim.meta.deleted.is_none()
+                key.namespace == self.key.namespace
+                    && self.is_own_claim(&key.name)
+                    && claim.meta.deleted.is_none()
+                    && !self.is_of_others(cluster, &key.name)
             });
             self.claims_left = own.map(|claim| claim.meta.key.name.to_string()).collect();
         }
@@ -376,19 +379,28 @@ impl Traced {
         self.claims.push((name, action));
     }
 
+    /// Whether a pod of somebody else mounts a claim, or it has the name of a claim of another set: nobody is told to delete that.
+    fn is_of_others(&self, cluster: &Cluster, name: &str) -> bool {
+        let here = |key: &ObjectKey| key.namespace == self.key.namespace;
+        let mut pods = state::pods(cluster).filter(|pod| here(&pod.meta.key) && !self.own.contains_key(pod.name()));
+        if pods.any(|pod| pod.claims().any(|(_, claim)| claim == name)) {
+            return true;
+        }
+        let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone];
+        let mut stored = kinds.into_iter().flat_map(|kind| cluster.server.all(kind.resource()));
+        stored.any(|stored| match &stored.object {
+            Some(Object::Set(set)) => here(&set.meta.key) && is_named_for(set, name),
+            _ => false,
+        })
+    }
+
     /// Whether a claim was the set's own before, or has the name `<template>-<set>-<ordinal>`, or of a CloneSet `<template>-<set>-<id>`.
     fn is_own_claim(&self, name: &str) -> bool {
         if self.former_claims.contains(name) {
             return true;
         }
         let sets = [self.before.as_ref(), self.after.as_ref()];
-        let mut templates = sets.into_iter().flatten().flat_map(|set| &set.spec.claim_templates);
-        let Some((head, ordinal)) = name.rsplit_once('-') else {
-            return false;
-        };
-        let is_ordinal = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
-        (is_ordinal || self.kind == SetKind::Clone)
-            && templates.any(|t| head.strip_prefix(&*t.name).and_then(|r| r.strip_prefix('-')) == Some(&self.key.name))
+        sets.into_iter().flatten().any(|set| is_named_for(set, name))
     }
 
     fn note_revision(&mut self, entry: &Entry) {
@@ -530,6 +542,17 @@ pub(crate) fn is_available(pod: &PodRecord, min_ready: std::time::Duration, now:
 
 /// A set, if it is there.
 /// All claims of the cluster.
+/// Whether a claim has the name that one of a claim template of the set has.
+fn is_named_for(set: &SetRecord, name: &str) -> bool {
+    let Some((head, ordinal)) = name.rsplit_once('-') else {
+        return false;
+    };
+    let is_ordinal = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
+    let mut templates = set.spec.claim_templates.iter();
+    (is_ordinal || set.kind == SetKind::Clone)
+        && templates.any(|t| head.strip_prefix(&*t.name).and_then(|r| r.strip_prefix('-')) == Some(set.name()))
+}
+
 fn claims(cluster: &Cluster) -> impl Iterator<Item = &Arc<ClaimRecord>> {
     let all = cluster.server.all(Resource::Claims);
     all.filter_map(|stored| match &stored.object {

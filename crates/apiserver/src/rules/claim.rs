@@ -46,6 +46,9 @@ pub(super) fn default_class(server: &Server) -> Option<Value> {
     Some(class["metadata"]["name"].clone())
 }
 
+/// How a volume can be mounted.
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
 pub(super) fn validate(server: &Server, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let spec = &new["spec"];
     if each(spec, "accessModes").next().is_none() {
@@ -53,6 +56,14 @@ pub(super) fn validate(server: &Server, old: Option<&Value>, new: &Value, errors
             "spec.accessModes",
             "at least 1 access mode is required",
         ));
+    }
+    for (path, mode) in each(spec, "accessModes")
+        .enumerate()
+        .map(|(at, mode)| (format!("spec.accessModes[{at}]"), mode))
+    {
+        if !ACCESS_MODES.iter().any(|known| mode == known) {
+            errors.push(field::Error::not_supported(path, mode.clone(), ACCESS_MODES));
+        }
     }
     if spec.pointer("/resources/requests/storage").is_none() {
         errors.push(field::Error::required("spec.resources[storage]", ""));

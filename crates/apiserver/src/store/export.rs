@@ -43,7 +43,12 @@ impl Server {
             let (Some(group), Some(resource)) = (group, resource) else {
                 return Err("an object has no group and resource".to_owned());
             };
-            self.take(group, resource, entry["object"].clone())?;
+            let foreign = Foreign {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                object: entry["object"].clone(),
+            };
+            self.take((Actor::System, "create"), foreign)?;
         }
         // Of the time before, nothing is known.
         let version = self.version;
@@ -54,7 +59,12 @@ impl Server {
     }
 
     /// Stores an object as it stands; a definition brings its kind with it.
-    fn take(&mut self, group: &str, resource: &str, object: Value) -> Result<(), String> {
+    fn take(&mut self, by: (Actor, &'static str), foreign: Foreign) -> Result<(), String> {
+        let Foreign {
+            group,
+            resource,
+            object,
+        } = foreign;
         let mut types = self.types.all().iter();
         let found = types.find(|t| t.group == group && t.plural == resource);
         let store = found
@@ -62,7 +72,7 @@ impl Server {
             .ok_or_else(|| format!("the kind {resource}.{group} is not known"))?;
         let key = key_of(&object);
         let definition = (resource == DEFINITIONS).then(|| object.clone());
-        self.put((Actor::System, "create"), store, &key, object)
+        self.put(by, store, &key, object)
             .map_err(|status| format!("{resource} {key}: {status}"))?;
         if let Some(definition) = definition {
             self.define(&definition);
@@ -77,19 +87,24 @@ impl Server {
         let mut objects = objects;
         // The objects of a kind need its definition; and one server counts the versions of all its objects in one row.
         objects.sort_by_key(|o| (o.resource != DEFINITIONS, number(&o.object)));
-        for Foreign {
-            group,
-            resource,
-            object,
-        } in objects
-        {
-            let version = number(&object).filter(|version| *version > self.version);
+        for foreign in objects {
+            let version = number(&foreign.object).filter(|version| *version > self.version);
             self.version = version.map_or(self.version, |version| version - 1);
-            self.mind_uid(&object);
-            self.take(&group, &resource, object)?;
+            self.mind_uid(&foreign.object);
+            self.take((Actor::System, "create"), foreign)?;
         }
         self.journal.clear();
         Ok(())
+    }
+
+    /// Stores an object that somebody applies, as it is there then, in the place of one that is there. Admission does not hear of it; whoever
+    /// follows what changes does.
+    pub fn bring(&mut self, foreign: Foreign) -> Result<(), String> {
+        let key = key_of(&foreign.object);
+        let mut types = self.types.all().iter();
+        let found = types.find(|t| t.group == foreign.group && t.plural == foreign.resource);
+        let is_there = found.is_some_and(|t| self.get(t.store, &key).is_some());
+        self.take((Actor::User, if is_there { "update" } else { "create" }), foreign)
     }
 
     /// UIDs of a simulated server are not given again.

@@ -5,7 +5,7 @@
 
 use super::delete::is_finished;
 use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
-use crate::rules::{check_room, fill_limits, pod_changed, pod_resized, resize_pod};
+use crate::rules::{check_claim, check_room, fill_limits, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
@@ -67,6 +67,8 @@ impl Server {
                 // What is filled in is looked at like what was written.
                 fill_limits(server, value);
                 server.admit_pod(value)?;
+            } else if resource == Resource::Claims {
+                check_claim(server, value)?;
             }
             server.check_room(resource, (None, value), Part::Main)?;
             require_one_controller(value)

@@ -2,7 +2,7 @@
 
 use super::lab::{Lab, manifest};
 use super::{IMAGE, ROLLING, one, waves, with, words};
-use crate::{Change, Doubt, Plan, Reach};
+use crate::{Change, Doubt, Plan, Reach, State, plan};
 use flotilla_model::SetKind::{self, Advanced, Clone, Native};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -76,6 +76,58 @@ fn without_what_admission_looks_up_no_pod_is_touched() {
                 doubt.blocked
             );
         }
+    }
+}
+
+/// What is held up for lack of something goes on when a file brings that, whichever set the file is about; without it, it does not.
+#[test]
+fn what_a_file_brings_lets_those_go_on_that_waited_for_it() {
+    let absent = |name: &str| flotilla_sim::server::Absent {
+        kind: flotilla_sim::server::AbsentKind::ServiceAccount,
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+    };
+    let account = crate::Foreign {
+        group: String::new(),
+        resource: "serviceaccounts".to_owned(),
+        object: json!({"metadata": {"name": "ghost", "namespace": "ns"}}),
+    };
+    for kind in [Native, Advanced, Clone] {
+        let held = with(
+            set_of(kind, 3, &[]),
+            &[("template/spec/serviceAccountName", json!("ghost"))],
+        );
+        let other = with(manifest(Native, "other"), &[("replicas", json!(1))]);
+        let mut lab = Lab::with(&[set_of(kind, 3, &[]), other.clone()]);
+        lab.cluster.server.admission.absent = vec![absent("ghost")];
+        lab.make(&Change::Apply(held.clone()));
+        let without = lab.state();
+        let mut brought = without.clone();
+        brought.bring([account.clone()]);
+        let plan_of = |state: &State, set: &Value| {
+            plan(state, &[Change::Apply(set.clone())], Reach::SECONDS).expect("the state can be loaded")
+        };
+        // Nothing that is held up is under way.
+        let nothing = plan_of(&without, &other);
+        assert!(
+            !nothing.disrupts && nothing.unknowns.is_empty(),
+            "{kind:?}: {}",
+            nothing.text()
+        );
+        assert!(nothing.warnings.is_empty(), "{kind:?}: {:?}", nothing.warnings);
+        let of_itself = plan_of(&brought, &held);
+        assert!(of_itself.disrupts, "{kind:?}: {}", of_itself.text());
+        assert_eq!(one(&of_itself).waves.len(), 3, "{kind:?}: {}", of_itself.text());
+        let of_another = plan_of(&brought, &other);
+        let words = format!(
+            "{} in namespace ns is not what is changed, and goes on by it",
+            kind.describe("web")
+        );
+        assert!(
+            of_another.unknowns.iter().any(|unknown| unknown.starts_with(&words)),
+            "{kind:?}: {}",
+            of_another.text()
+        );
     }
 }
 

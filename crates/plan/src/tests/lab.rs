@@ -78,6 +78,7 @@ impl Lab {
             clones: Defaults::default(),
             taken_by_others: BTreeMap::new(),
             unread: Vec::new(),
+            brought: Vec::new(),
         };
         let cluster = state.load().expect("a state that is written here");
         let mut lab = Lab {
@@ -219,6 +220,7 @@ impl Lab {
             clones: Defaults::default(),
             taken_by_others: BTreeMap::new(),
             unread: Vec::new(),
+            brought: Vec::new(),
         }
     }
 

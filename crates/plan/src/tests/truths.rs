@@ -428,6 +428,34 @@ fn the_advice_for_a_pod_of_a_former_revision_is_to_delete_it() {
     );
 }
 
+/// Claims are looked at like pods: what the API server refuses is not planned as made.
+#[test]
+fn claims_that_the_api_server_refuses_are_not_made() {
+    for (spec, why) in [
+        (
+            json!({"resources": {"requests": {"storage": "1Gi"}}}),
+            "spec.accessModes: Required value",
+        ),
+        (
+            json!({"accessModes": ["ReadWriteOnc"], "resources": {"requests": {"storage": "1Gi"}}}),
+            "Unsupported value: \"ReadWriteOnc\"",
+        ),
+    ] {
+        for kind in [Native, Advanced, Clone] {
+            let lab = Lab::with(&[]);
+            let templates = json!([{"metadata": {"name": "data"}, "spec": spec}]);
+            let set = with(three_of(kind), &[("volumeClaimTemplates", templates)]);
+            let plan = lab.plan(&[Change::Apply(set)]);
+            assert_eq!(one(&plan).steps().count(), 0, "{kind:?}: {}", plan.text());
+            assert!(
+                plan.is_stopped() && plan.text().contains(why),
+                "{kind:?}: {}",
+                plan.text()
+            );
+        }
+    }
+}
+
 /// Nothing is disrupted, and nothing comes of it either.
 #[test]
 fn what_cannot_be_carried_out_is_told_apart_from_what_is_done() {

@@ -118,6 +118,7 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         objects: reading.objects,
         clones: Defaults::default(),
         unread: reading.unread,
+        brought: Vec::new(),
     };
     Ok((state, reading.warnings))
 }
@@ -547,5 +548,6 @@ pub(super) fn saved(file: &Path) -> Result<State, Error> {
         objects: saved.objects,
         clones: Defaults::default(),
         unread: Vec::new(),
+        brought: Vec::new(),
     })
 }

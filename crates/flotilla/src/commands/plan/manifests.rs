@@ -155,8 +155,8 @@ impl Manifests {
             kind => group == "apps.kruise.io" && kind == SetKind::Clone.resource().kind(),
         };
         if is_set {
-            for (key, meant) in typos::of(&manifest) {
-                let at = place.words(Some(&format!("metadata.annotations[{key}]")));
+            for (path, key, meant) in typos::of(&manifest) {
+                let at = place.words(Some(&path));
                 let meant = meant.map_or_else(|| "it does nothing".to_owned(), |meant| format!("is {meant} meant?"));
                 self.unknowns
                     .push(format!("{at}: nobody knows the annotation {key}; {meant}"));
@@ -207,6 +207,15 @@ impl Manifests {
                     return Err(Error::NotPossible(why));
                 }
                 (Some(_), _) => {}
+            }
+        }
+        for (change, place) in self.changes.iter().zip(&self.places) {
+            // It becomes a part of what is asked of the server.
+            if let Some(why) = change.why_nowhere() {
+                let place = place.words(Some("metadata.namespace"));
+                return Err(Error::NotPossible(format!(
+                    "{place}: metadata.namespace is no name of a namespace: {why}"
+                )));
             }
         }
         for object in &mut self.brought {

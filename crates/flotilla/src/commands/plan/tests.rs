@@ -88,6 +88,7 @@ fn state(groups: &[&str]) -> State {
         clones: flotilla_controllers::cloneset::Defaults::default(),
         taken_by_others: BTreeMap::new(),
         unread: Vec::new(),
+        brought: Vec::new(),
     }
 }
 
@@ -216,6 +217,7 @@ fn a_plan_that_is_cut_short_does_not_end_well() {
         objects: vec![namespace],
         clones: flotilla_controllers::cloneset::Defaults::default(),
         unread: Vec::new(),
+        brought: Vec::new(),
         taken_by_others: BTreeMap::new(),
     };
     for (reach, code) in [(Reach(500), Exit::Failed), (Reach::THE_END, Exit::Done)] {

@@ -8,14 +8,27 @@ const TYPOS_MAX: usize = 2;
 /// Whatever stands before the slash here is ours alone.
 const OURS: &str = "flotilla.rs/";
 
-/// Annotations of a manifest that are no switch of ours and look like one, each with the switch that may be meant.
-pub(super) fn of(manifest: &Value) -> impl Iterator<Item = (&str, Option<&'static str>)> {
-    let annotations = manifest["metadata"]["annotations"].as_object();
+/// Switches that pods have of their template.
+const OF_PODS: [&str; 1] = [names::LAUNCH_PRIORITY];
+
+/// Annotations of a manifest, or of its pods, that are no switch of ours and look like one: where they stand, the key, and the switch that
+/// may be meant.
+pub(super) fn of(manifest: &Value) -> impl Iterator<Item = (String, &str, Option<&'static str>)> {
+    let of_set = ("metadata", &manifest["metadata"]);
+    let of_pods = ("spec.template.metadata", &manifest["spec"]["template"]["metadata"]);
+    [of_set, of_pods].into_iter().flat_map(|(place, metadata)| {
+        let found = among(metadata);
+        found.map(move |(key, meant)| (format!("{place}.annotations[{key}]"), key, meant))
+    })
+}
+
+fn among(metadata: &Value) -> impl Iterator<Item = (&str, Option<&'static str>)> {
+    let annotations = metadata["annotations"].as_object();
     let keys = annotations.into_iter().flat_map(serde_json::Map::keys);
-    keys.filter(|key| !names::ANNOTATIONS.contains(&key.as_str()))
-        .filter_map(|key| {
-            let near = names::ANNOTATIONS
-                .iter()
+    let known = || names::ANNOTATIONS.iter().chain(&OF_PODS);
+    keys.filter(move |key| known().all(|known| known != key))
+        .filter_map(move |key| {
+            let near = known()
                 .map(|known| (distance(key, known), *known))
                 .filter(|(distance, _)| *distance <= TYPOS_MAX)
                 .min();
