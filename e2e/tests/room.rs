@@ -21,7 +21,7 @@ const WITHIN: Duration = Duration::from_secs(600);
 const PLAN_BAR_MB: u64 = 200;
 /// How long such a plan may take, and one of a change that is too large to be followed to its end.
 const PLAN_WITHIN: Duration = Duration::from_secs(5);
-const LARGE_PLAN_WITHIN: Duration = Duration::from_secs(10);
+const LARGE_PLAN_WITHIN: Duration = Duration::from_secs(20);
 /// Where a playground is saved, in its directory.
 const SAVED: &str = "state.json";
 

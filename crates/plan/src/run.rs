@@ -54,7 +54,7 @@ impl Reach {
     /// What a step costs however few pods there are.
     const STEP: usize = 100;
     /// What a change of an object costs: it is written, told, and decided about.
-    const CHANGE: usize = 200;
+    const CHANGE: usize = 400;
 }
 
 /// Whether a change shows that what began with the user's is still under way. Before each attempt to make a pod that is refused, its claim is

@@ -484,7 +484,7 @@ fn a_change_that_is_too_large_is_told_as_far_as_it_was_followed() {
     let change = [lab::native_image("app:v2")];
     let whole = lab.plan(&change);
     assert!(!whole.is_cut_short, "{}", whole.text());
-    let cut = lab.plan_within(&change, Reach(5_000));
+    let cut = lab.plan_within(&change, Reach(8_000));
     assert!(cut.is_cut_short, "{}", cut.text());
     assert!(
         cut.summary.ends_with("; that is not all, what comes later is left out"),
@@ -544,7 +544,7 @@ fn a_doubt_that_could_not_be_followed_to_its_end_is_left_out_and_said_so() {
     );
     let lab = Lab::with(&[set]);
     let change = [lab::native_image("app:v2")];
-    for (reach, is_told) in [(Reach(3_000), false), (Reach::SECONDS, true)] {
+    for (reach, is_told) in [(Reach(5_000), false), (Reach::SECONDS, true)] {
         let plan = lab.plan_within(&change, reach);
         assert_eq!(
             one(&plan).if_new_pods_are_not_ready.is_some(),
