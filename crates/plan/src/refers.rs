@@ -401,7 +401,7 @@ fn named(what: &str, name: &Value) -> String {
 
 /// The config maps and secrets (`true`) without which containers of a pod do not start, by its `spec`.
 pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
-    let mut found: Vec<(bool, &Value, &str)> = Vec::new();
+    let mut found: Vec<(bool, &Value, &str)> = environment(pod);
     for volume in list(&pod["volumes"]) {
         found.push((true, &volume["csi"]["nodePublishSecretRef"], "name"));
         found.push((true, &volume["azureFile"], "secretName"));
@@ -419,6 +419,12 @@ pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
             ));
         }
     }
+    named_by(found)
+}
+
+/// What the environment of containers is made of. It is looked at whenever a container starts, in pods that are there, too.
+fn environment(pod: &Value) -> Vec<(bool, &Value, &'static str)> {
+    let mut found = Vec::new();
     for container in list(&pod["initContainers"]).chain(list(&pod["containers"])) {
         for source in list(&container["envFrom"]) {
             found.push((false, &source["configMapRef"], "name"));
@@ -429,7 +435,14 @@ pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
             found.push((true, &variable["valueFrom"]["secretKeyRef"], "name"));
         }
     }
-    let needed = found.into_iter().filter(|(_, source, _)| source["optional"] != true);
+    found
+}
+
+/// The names in these references, but for those that may lead nowhere.
+fn named_by<'v>(references: Vec<(bool, &'v Value, &str)>) -> Vec<(bool, &'v str)> {
+    let needed = references
+        .into_iter()
+        .filter(|(_, source, _)| source["optional"] != true);
     needed
         .filter_map(|(is_secret, source, field)| Some((is_secret, source[field].as_str()?)))
         .collect()
@@ -519,9 +532,19 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
         let own_claims = list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
         let classes = own_claims.filter_map(storage_class_of);
         needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
-        let files = read_by(pod).into_iter();
-        needed.extend(files.map(|(is_secret, name)| (if is_secret { &SECRET } else { &CONFIG_MAP }, name)));
     }
+    let files = if makes_pods(set) {
+        read_by(pod)
+    } else if set.steps().any(|step| step.action == Action::Update) {
+        named_by(environment(pod))
+    } else {
+        Vec::new()
+    };
+    needed.extend(
+        files
+            .into_iter()
+            .map(|(is_secret, name)| (if is_secret { &SECRET } else { &CONFIG_MAP }, name)),
+    );
     if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
         let templates = list(&spec["volumeClaimTemplates"]);
         let classes = templates.filter_map(storage_class_of);

@@ -480,6 +480,45 @@ fn what_cannot_be_carried_out_is_told_apart_from_what_is_done() {
 }
 
 /// What a container needs to start and does not find.
+/// A container that starts again, in a pod that stays, is given its environment anew.
+#[test]
+fn what_the_environment_is_made_of_is_looked_up_for_updates_in_place() {
+    let from = (
+        "template/spec/containers/0/envFrom",
+        json!([{"configMapRef": {"name": "settings"}}]),
+    );
+    let policy = (
+        "updateStrategy",
+        json!({"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible"}}),
+    );
+    let gate = (
+        "template/spec/readinessGates",
+        json!([{"conditionType": "InPlaceUpdateReady"}]),
+    );
+    let set = with(three_of(Advanced), &[from, policy, gate]);
+    let mut lab = Lab::with(&[set]);
+    let plan = lab.plan(&[lab::image("app:v2")]);
+    assert!(
+        one(&plan).steps().all(|step| step.action == crate::Action::Update) && one(&plan).steps().count() == 3,
+        "{}",
+        plan.text()
+    );
+    assert!(
+        plan.missing
+            .iter()
+            .any(|m| m.ends_with("config map settings was not found")),
+        "{}",
+        plan.text()
+    );
+    lab.add(
+        "",
+        "configmaps",
+        json!({"metadata": {"name": "settings", "namespace": "ns"}}),
+    );
+    let plan = lab.plan(&[lab::image("app:v2")]);
+    assert!(plan.missing.is_empty(), "{}", plan.text());
+}
+
 #[test]
 fn config_maps_secrets_and_runtime_classes_are_looked_up() {
     let rows: [(&str, Value, &str); 7] = [

@@ -35,8 +35,9 @@ const VOLUMES_MAX: usize = 20_000;
 const VOLUMES: &str = "persistentvolumes";
 /// How many nodes, volumes, or pods of others, are read at once.
 const PAGE: usize = 500;
-/// Of so many pods in other namespaces it is counted what they take of their nodes, at most: a plan is to be there within seconds.
-const OTHERS_MAX: usize = 10_000;
+/// So many pods are read to count what those of other namespaces take of their nodes, at most, whether they take any or not: a plan is to be there
+/// within seconds.
+const OTHERS_MAX: usize = 20_000;
 
 /// What is to be read.
 #[derive(Clone, Debug, Default)]
@@ -388,7 +389,7 @@ impl Reading<'_> {
 
     /// What pods in other namespaces than these take of each node, page by page: nothing else of them is kept.
     async fn taken_by_others(&mut self, namespaces: &BTreeSet<String>) -> Result<BTreeMap<String, Amounts>, Error> {
-        let (mut count, mut taken) = (0, BTreeMap::<String, Amounts>::new());
+        let (mut read, mut taken) = (0, BTreeMap::<String, Amounts>::new());
         let mut token = Some(String::new());
         while let Some(page) = token {
             let without = "what pods of other namespaces take of nodes is not counted";
@@ -405,6 +406,7 @@ impl Reading<'_> {
                 Err(error) => return Err(error),
             };
             token = next_page(&list);
+            read += list["items"].as_array().map_or(0, Vec::len);
             let pods = list["items"].as_array().into_iter().flatten();
             let is_other = |pod: &&Value| {
                 !pod["metadata"]["namespace"]
@@ -414,13 +416,12 @@ impl Reading<'_> {
             for pod in pods.filter(is_other) {
                 let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
                 if let (Some(node), false) = (pod["spec"]["nodeName"].as_str(), has_ended) {
-                    count += 1;
                     add(taken.entry(node.to_owned()).or_default(), taken_by(pod));
                 }
             }
-            if count > OTHERS_MAX {
+            if read > OTHERS_MAX && token.is_some() {
                 self.warnings.push(format!(
-                    "what pods of other namespaces take of nodes is counted for the first {count} of them only"
+                    "what pods of other namespaces take of nodes is counted among the first {read} pods of the cluster only"
                 ));
                 return Ok(taken);
             }
