@@ -40,21 +40,19 @@ fn told(pod: &PodRecord) -> (String, Option<u64>) {
 fn of_slots(set: &SetRecord, pods: &[&Arc<PodRecord>], now: Timestamp) -> HeldBack {
     let named: BTreeMap<&str, &Arc<PodRecord>> = pods.iter().map(|pod| (pod.name(), *pod)).collect();
     let wanted = Places::of(set);
-    // In order, whoever is still to be made comes after the first of them.
+    // In order, whoever is still to be made comes after the first of them, also where a pod that is nobody's has the name.
     let mut is_one_missing = false;
-    let mut is_after_another = |version: Option<u64>| {
-        let is_missing = set.spec.is_monotonic() && version.is_none();
-        is_missing && std::mem::replace(&mut is_one_missing, true)
-    };
+    let mut is_after_another =
+        |is_missing: bool| set.spec.is_monotonic() && is_missing && std::mem::replace(&mut is_one_missing, true);
     let down = wanted.iter().filter_map(|ordinal| {
         let name = format!("{}-{ordinal}", set.name());
-        let Some(pod) = named.get(name.as_str()) else {
-            return Some((name, None));
-        };
-        let serves = pod.meta.is_controlled_by(&set.meta.uid) && is_available(pod, set, now);
-        (!serves).then(|| told(pod))
+        let pod = named.get(name.as_str());
+        let is_own = pod.is_some_and(|pod| pod.meta.is_controlled_by(&set.meta.uid));
+        if pod.is_some_and(|pod| is_own && is_available(pod, set, now)) || is_after_another(!is_own) {
+            return None;
+        }
+        Some(pod.map_or((name, None), |pod| told(pod)))
     });
-    let down = down.filter(|(_, version)| !is_after_another(*version));
     let own = pods.iter().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid));
     let with_ordinal = own.filter_map(|pod| Some((ordinal_in(pod.name(), set.name())?, pod)));
     let (in_place, mut leftover): (Vec<_>, Vec<_>) = with_ordinal.partition(|(ordinal, _)| wanted.contains(*ordinal));
