@@ -70,9 +70,28 @@ pub(super) fn down(cache: &Cache, set: &SetRecord, decision: &Decision, waits: &
             ..first.clone()
         })
     };
-    let others = pods.filter(|pod| !named.contains(pod.name()));
+    // That a container has not restarted says nothing of why it cannot.
+    let is_in_place = |wait: &&Wait| matches!(wait.cause, WaitCause::InPlaceRestart { .. });
+    let restarts: BTreeSet<&str> = waits
+        .iter()
+        .filter(is_in_place)
+        .map(|wait| wait.subject.as_str())
+        .collect();
+    let is_said = |name: &str| {
+        let mut own = waits.iter().filter(|wait| wait.subject == name);
+        own.any(|wait| matches!(wait.cause, WaitCause::ContainerCannotStart { .. }))
+    };
+    let cannot = |pod: &Arc<PodRecord>| {
+        let wait = wait_of_pod(pod)?;
+        matches!(wait.cause, WaitCause::ContainerCannotStart { .. }).then_some(wait)
+    };
+    let of_restarts = pods
+        .clone()
+        .filter(|pod| restarts.contains(pod.name()) && !is_said(pod.name()));
+    let others = pods.clone().filter(|pod| !named.contains(pod.name()));
     others
         .filter_map(|pod| wait_of_pod(pod).or_else(|| in_order(pod)))
+        .chain(of_restarts.filter_map(cannot))
         .collect()
 }
 
