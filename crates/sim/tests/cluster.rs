@@ -84,7 +84,7 @@ fn a_pod_waits_for_its_claim_and_the_claim_for_its_pod() {
     assert_eq!(pod(&cluster, "web-0").expect("it is there").node, None);
     let claim = json!({
         "metadata": {"namespace": "ns", "name": "data-web-0"},
-        "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
     create(&mut cluster, Resource::Claims, claim);
     wait(&mut cluster, 10);
