@@ -168,12 +168,16 @@ impl Traced {
             });
         self.can_go_back = own.take(2).count() > 1;
         if self.after.is_none() && self.before.is_some() {
+            let here = |key: &ObjectKey| key.namespace == self.key.namespace;
+            // Nobody is told to delete what a pod of somebody else mounts, or what has the name of a claim of another set.
+            let others = state::pods(cluster).filter(|pod| here(&pod.meta.key) && !self.own.contains_key(pod.name()));
+            let mounted: BTreeSet<String> = others.flat_map(|pod| pod.claims().map(|(_, claim)| claim)).collect();
+            let sets = sets(cluster).filter(|set| here(&set.meta.key));
+            let is_of_others = |name: &str| mounted.contains(name) || sets.clone().any(|set| is_named_for(set, name));
             let own = claims(cluster).filter(|claim| {
                 let key = &claim.meta.key;
-                key.namespace == self.key.namespace
-                    && self.is_own_claim(&key.name)
-                    && claim.meta.deleted.is_none()
-                    && !self.is_of_others(cluster, &key.name)
+                let is_left = here(key) && self.is_own_claim(&key.name) && claim.meta.deleted.is_none();
+                is_left && !is_of_others(&key.name)
             });
             self.claims_left = own.map(|claim| claim.meta.key.name.to_string()).collect();
         }
@@ -379,21 +383,6 @@ impl Traced {
         self.claims.push((name, action));
     }
 
-    /// Whether a pod of somebody else mounts a claim, or it has the name of a claim of another set: nobody is told to delete that.
-    fn is_of_others(&self, cluster: &Cluster, name: &str) -> bool {
-        let here = |key: &ObjectKey| key.namespace == self.key.namespace;
-        let mut pods = state::pods(cluster).filter(|pod| here(&pod.meta.key) && !self.own.contains_key(pod.name()));
-        if pods.any(|pod| pod.claims().any(|(_, claim)| claim == name)) {
-            return true;
-        }
-        let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone];
-        let mut stored = kinds.into_iter().flat_map(|kind| cluster.server.all(kind.resource()));
-        stored.any(|stored| match &stored.object {
-            Some(Object::Set(set)) => here(&set.meta.key) && is_named_for(set, name),
-            _ => false,
-        })
-    }
-
     /// Whether a claim was the set's own before, or has the name `<template>-<set>-<ordinal>`, or of a CloneSet `<template>-<set>-<id>`.
     fn is_own_claim(&self, name: &str) -> bool {
         if self.former_claims.contains(name) {
@@ -542,6 +531,18 @@ pub(crate) fn is_available(pod: &PodRecord, min_ready: std::time::Duration, now:
 
 /// A set, if it is there.
 /// All claims of the cluster.
+/// All sets.
+fn sets(cluster: &Cluster) -> impl Iterator<Item = &Arc<SetRecord>> + Clone {
+    let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone];
+    let stored = kinds
+        .map(|kind| cluster.server.all(kind.resource()).collect::<Vec<_>>())
+        .concat();
+    stored.into_iter().filter_map(|stored| match &stored.object {
+        Some(Object::Set(set)) => Some(set),
+        _ => None,
+    })
+}
+
 /// Whether a claim has the name that one of a claim template of the set has.
 fn is_named_for(set: &SetRecord, name: &str) -> bool {
     let Some((head, ordinal)) = name.rsplit_once('-') else {

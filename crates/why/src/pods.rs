@@ -71,23 +71,17 @@ pub(super) fn down(cache: &Cache, set: &SetRecord, decision: &Decision, waits: &
         })
     };
     // That a container has not restarted says nothing of why it cannot.
-    let is_in_place = |wait: &&Wait| matches!(wait.cause, WaitCause::InPlaceRestart { .. });
-    let restarts: BTreeSet<&str> = waits
-        .iter()
-        .filter(is_in_place)
-        .map(|wait| wait.subject.as_str())
-        .collect();
-    let is_said = |name: &str| {
-        let mut own = waits.iter().filter(|wait| wait.subject == name);
-        own.any(|wait| matches!(wait.cause, WaitCause::ContainerCannotStart { .. }))
-    };
-    let cannot = |pod: &Arc<PodRecord>| {
-        let wait = wait_of_pod(pod)?;
-        matches!(wait.cause, WaitCause::ContainerCannotStart { .. }).then_some(wait)
-    };
+    let is_of_start = |wait: &Wait| matches!(wait.cause, WaitCause::ContainerCannotStart { .. });
+    let (said, unsaid): (Vec<&Wait>, Vec<&Wait>) = waits.iter().partition(|wait| is_of_start(wait));
+    let said: BTreeSet<&str> = said.into_iter().map(|wait| wait.subject.as_str()).collect();
+    let restarts = unsaid
+        .into_iter()
+        .filter(|wait| matches!(wait.cause, WaitCause::InPlaceRestart { .. }));
+    let restarts: BTreeSet<&str> = restarts.map(|wait| wait.subject.as_str()).collect();
+    let cannot = |pod: &Arc<PodRecord>| wait_of_pod(pod).filter(is_of_start);
     let of_restarts = pods
         .clone()
-        .filter(|pod| restarts.contains(pod.name()) && !is_said(pod.name()));
+        .filter(|pod| restarts.contains(pod.name()) && !said.contains(pod.name()));
     let others = pods.clone().filter(|pod| !named.contains(pod.name()));
     others
         .filter_map(|pod| wait_of_pod(pod).or_else(|| in_order(pod)))
