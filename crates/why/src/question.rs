@@ -1,11 +1,13 @@
 //! What is asked, and what the manager's functions say of it.
 
-use crate::pods;
 use crate::set::LiveSet;
 use crate::trial::Tried;
+use crate::{pods, told};
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
-use flotilla_model::{Decision, Hints, PassContext, PodRecord, Reader as _, Resource, Timestamp, Wait, WaitCause};
+use flotilla_model::{
+    Decision, Hints, ObjectKey, PassContext, PodRecord, Reader as _, Resource, Timestamp, Wait, WaitCause,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -42,9 +44,22 @@ impl Held {
 }
 
 impl Question<'_> {
-    /// What a manager would decide that has just started. `None` if the cache does not have the set.
+    /// What a manager would decide that knows no more than can be read. `None` if the cache does not have the set.
     pub fn decide(&self) -> Option<Decision> {
-        self.decide_with(&Hints::default())
+        self.decide_with(&self.hints())
+    }
+
+    /// What the set's conditions tell of what its manager knows.
+    fn hints(&self) -> Hints {
+        let is_there = |ordinal: i64| {
+            let pod = ObjectKey::new(&*self.set.key.namespace, format!("{}-{ordinal}", self.set.key.name));
+            self.cache.pod(&pod).is_some()
+        };
+        let tried = told::slots_tried(self.set).into_iter();
+        Hints {
+            held: tried.filter(|ordinal| !is_there(*ordinal)).collect(),
+            ..Hints::default()
+        }
     }
 
     fn decide_with(&self, hints: &Hints) -> Option<Decision> {
@@ -63,7 +78,7 @@ impl Question<'_> {
             let accepted = tried.accepted.clone();
             let hints = Hints {
                 accepted,
-                ..Hints::default()
+                ..self.hints()
             };
             decision = self.decide_with(&hints).unwrap_or(decision);
         }

@@ -52,6 +52,24 @@ pub(super) fn add_refused(
     }
 }
 
+/// The slots that the manager has tried to fill, and was refused: it fills them again beside the scaling budget, as it knows which pods it has taken down
+/// itself, and nobody else does.
+pub(super) fn slots_tried(live: &LiveSet) -> Vec<i64> {
+    let failed = condition(&live.object, flotilla_controllers::failed_creation(live.kind));
+    let message = failed
+        .and_then(|condition| condition["message"].as_str())
+        .map_or("", beginning);
+    let head = format!("{}-", live.key.name);
+    let ordinal = |entry: &str| {
+        let (name, _) = entry.split_once(": ")?;
+        name.strip_prefix(&head)?
+            .parse::<i64>()
+            .ok()
+            .filter(|ordinal| *ordinal >= 0)
+    };
+    message.split("; ").filter_map(ordinal).collect()
+}
+
 /// Whether the manager has seen the set as it is: what it said of a former one may be over.
 fn is_observed(live: &LiveSet) -> bool {
     let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
@@ -262,6 +280,20 @@ mod tests {
         for nobody in ["web", "eb-1", "web-2", "q"] {
             assert_eq!(told(nobody), None, "{nobody}");
         }
+    }
+
+    /// What the manager tries is not held back by its budgets, whatever it knows that nobody else does.
+    #[test]
+    fn slots_that_the_manager_was_refused_are_known_by_their_names() {
+        let condition = |status: &str| {
+            let message = "web-2: QuotaExceeded: exceeded quota: q; data-web-4: Forbidden: no; web-b: Forbidden: no; web--1: Forbidden: no; \
+                 web-2147483648000000000000: Forbidden: no; web-7: OutcomeUnknown: no answer";
+            let condition =
+                json!({"type": "FailedCreatePod", "status": status, "reason": "QuotaExceeded", "message": message});
+            live(SetKind::Advanced, json!({"status": {"conditions": [condition]}}))
+        };
+        assert_eq!(slots_tried(&condition("True")), [2, 7]);
+        assert_eq!(slots_tried(&condition("False")), Vec::<i64>::new());
     }
 
     /// Only what is still to be done, and was refused when it was done last, is in the way.
