@@ -59,11 +59,35 @@ pub fn in_command(name: &str) -> &str {
 
 /// Whether a letter shows as itself, and leaves those beside it where they are.
 fn is_safe(letter: char) -> bool {
-    const ARABIC_LETTER_MARK: char = '\u{61c}';
-    let turns = matches!(letter, ARABIC_LETTER_MARK | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let separates = matches!(letter, '\u{2028}' | '\u{2029}');
-    let is_unseen = matches!(letter, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{ad}');
-    !letter.is_control() && !turns && !separates && !is_unseen
+    // An empty pattern of Braille.
+    let is_blank = letter == '\u{2800}';
+    !letter.is_control() && !separates && !is_blank && !is_ignorable(letter)
+}
+
+/// Whether nothing shows a letter, among them those that turn the direction of reading: Unicode's property `Default_Ignorable_Code_Point`.
+/// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>
+fn is_ignorable(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]
@@ -82,6 +106,23 @@ mod tests {
             lines.into_text(),
             "  web-0: größer — ok\na\\nb\\r\\tc\\u{1b}[2J\\u{85}\\u{2028}\\u{202e}d\\u{7f}\\u{200b}\n"
         );
+    }
+
+    #[test]
+    fn letters_that_nobody_sees_are_shown() {
+        for unseen in [
+            '\u{3164}',
+            '\u{115f}',
+            '\u{2800}',
+            '\u{180e}',
+            '\u{e0041}',
+            '\u{fe0f}',
+            '\u{2066}',
+            '\u{61c}',
+        ] {
+            let line = one_line(&format!("web{unseen}-0"));
+            assert_eq!(line, format!("web{}-0", unseen.escape_default()));
+        }
     }
 
     #[test]
