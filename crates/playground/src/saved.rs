@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// The form in which worlds are saved. Another one is refused.
 const FORM: u64 = 1;
 
+/// So many nodes are simulated, at most.
+const NODES_MAX: u64 = 100_000;
+
 /// Why a saved world cannot be gone on with.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -56,9 +59,35 @@ impl Saved {
 fn check_form(saved: &Value) -> Result<(), LoadError> {
     let form = saved["flotillaPlayground"].as_u64();
     match form.ok_or_else(|| LoadError::Unreadable("it has no field flotillaPlayground".to_owned()))? {
-        FORM => Ok(()),
-        found => Err(LoadError::Form { found }),
+        FORM => {}
+        found => return Err(LoadError::Form { found }),
     }
+    let nodes = saved["nodes"].as_u64().filter(|nodes| *nodes <= NODES_MAX);
+    if nodes.is_none() && !saved["nodes"].is_null() {
+        let why = format!("nodes is {}, and has to be a number up to {NODES_MAX}", saved["nodes"]);
+        return Err(LoadError::Unreadable(why));
+    }
+    let objects = saved["server"]["objects"].as_array().into_iter().flatten();
+    objects
+        .enumerate()
+        .try_for_each(|(index, entry)| check_object(index, entry))
+}
+
+/// Objects are read, and written to, as such: what is no object in the place of one would be no object of any API server either.
+fn check_object(index: usize, entry: &Value) -> Result<(), LoadError> {
+    let wrong = |what: &str| LoadError::Unreadable(format!("of server.objects[{index}] {what}"));
+    let object = &entry["object"];
+    let name = object["metadata"]["name"].as_str();
+    if name.is_none_or(str::is_empty) {
+        return Err(wrong("object.metadata.name is missing"));
+    }
+    for path in ["/metadata/labels", "/metadata/annotations", "/spec", "/status"] {
+        let found = object.pointer(path);
+        if found.is_some_and(|value| !value.is_object() && !value.is_null()) {
+            return Err(wrong(&format!("object{} is no object", path.replace('/', "."))));
+        }
+    }
+    Ok(())
 }
 
 impl World {
@@ -183,5 +212,45 @@ mod tests {
                 .contains("form 2")
         );
         assert!(World::load(&json!({}), 1.0, now).is_err());
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_its_place() {
+        let now = Timestamp::from_seconds(1_700_000_000);
+        let saved = World::new(1, 1.0, now).save();
+        let with = |path: &str, value: Value| {
+            let mut saved = saved.clone();
+            *saved.pointer_mut(path).expect("a field") = value;
+            let looked_at = Saved::read(&saved).map(|_| ()).map_err(|why| why.to_string());
+            let gone_on = World::load(&saved, 1.0, now).map(|_| ()).map_err(|why| why.to_string());
+            assert_eq!(looked_at, gone_on);
+            looked_at.expect_err("refused")
+        };
+        for (path, value, words) in [
+            (
+                "/nodes",
+                json!(1_000_000_000_000_u64),
+                "nodes is 1000000000000, and has to be a number up to 100000",
+            ),
+            ("/nodes", json!("two"), "nodes is \"two\", and has to be a number"),
+            (
+                "/server/objects/0",
+                json!("pod"),
+                "of server.objects[0] object.metadata.name is missing",
+            ),
+            (
+                "/server/objects/0/object/metadata",
+                json!("pod"),
+                "of server.objects[0] object.metadata.name is missing",
+            ),
+            (
+                "/server/objects/0/object/spec",
+                json!(3),
+                "of server.objects[0] object.spec is no object",
+            ),
+        ] {
+            let said = with(path, value);
+            assert!(said.contains(words), "{said}");
+        }
     }
 }
