@@ -7,6 +7,7 @@
 pub mod agenda;
 pub mod cluster;
 pub mod containers;
+mod image;
 mod kubelet;
 pub mod nodes;
 pub mod placement;

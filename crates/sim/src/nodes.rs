@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Event};
 use crate::containers as c;
+use crate::image;
 use crate::placement;
 use crate::room::{Nowhere, Room};
 use crate::server::{Actor, DeleteOptions, Entry, Stored};
@@ -198,6 +199,15 @@ impl Nodes {
     pub(crate) fn failing(&self, image: &str) -> Option<Failing> {
         if let Some(known) = self.failing_images.get(image) {
             return Some(known.clone());
+        }
+        // A container without one gets no further than admission.
+        if let Some(why) = image::why_invalid(image).filter(|_| !image.is_empty()) {
+            return Some(Failing {
+                reason: "InvalidImageName".to_owned(),
+                message: format!(
+                    "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {why}"
+                ),
+            });
         }
         let is_broken = self.broken_images.iter().any(|head| image.starts_with(head.as_str()));
         is_broken.then(|| Failing {
