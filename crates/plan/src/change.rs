@@ -4,6 +4,7 @@ use crate::apply;
 use crate::report::{Refusal, UnknownField, Verb};
 use crate::state::list;
 use bytes::Bytes;
+use flotilla_api::names;
 use flotilla_apimachinery::names::dns_label;
 use flotilla_apimachinery::openapi::Builtin;
 use flotilla_apimachinery::schema::{Types, drop_unknown};
@@ -11,6 +12,7 @@ use flotilla_model::{ObjectKey, SetKind};
 use flotilla_sim::server::{Reply, Server, handle};
 use http::{Method, Request};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// The types of Kubernetes itself, unpacked once. If they could not be read, lists would be replaced as they are.
@@ -77,8 +79,11 @@ pub(crate) fn kind_name(kind: SetKind, name: &str) -> String {
     kind.describe(name)
 }
 
+/// Sets that are being deleted already.
+pub(crate) type Going = BTreeSet<(SetKind, ObjectKey)>;
+
 /// Makes a change.
-pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Refusal>> {
+pub(crate) fn make(server: &mut Server, change: &Change, going: &Going) -> Result<Made, Box<Refusal>> {
     let (kind, key) = change.target();
     let asking = Asking {
         object: kind_name(kind, &key.name),
@@ -91,7 +96,16 @@ pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Ref
     let before = generation(server, kind, &key);
     let path = kind.resource().object_path(&key, None);
     let unknowns = asking.unknowns(server, change, live.as_ref());
+    let is_gone = live.is_none();
     let mut made = match (change, live) {
+        // It had gone before the change was made here, and who knows when it does in the cluster.
+        _ if is_gone && going.contains(&(kind, key.clone())) => {
+            let why = format!(
+                "{} is being deleted, and what it owns with it: make the change when it is gone",
+                asking.object
+            );
+            return Err(asking.refusal("Conflict", &why));
+        }
         (Change::Apply(manifest), live) => {
             let made = asking.apply(server, (kind, &key), manifest, live.as_ref())?;
             return Ok(Made { unknowns, ..made });
@@ -175,6 +189,15 @@ impl Asking {
                 "{} in namespace {} is being deleted: its pods go with it, unless whoever deletes it leaves them behind",
                 self.object, self.namespace
             ));
+        }
+        if let (Change::Delete(..), Some(live)) = (change, live) {
+            unknowns.extend(protection(live).map(|value| {
+                format!(
+                    "{} in namespace {}: whether its deletion is refused is not looked at: its label {}={value} has a webhook refuse it, where one \
+                     of Flotilla or OpenKruise is installed",
+                    self.object, self.namespace, names::DELETE_PROTECTION_LABEL
+                )
+            }));
         }
         let namespaces = server.types.store_of_kind("", "Namespace");
         let namespace = namespaces.and_then(|all| server.get(all, &ObjectKey::new("", self.namespace.as_str())));
@@ -349,6 +372,15 @@ impl Asking {
         refusal.fields = fields;
         refusal
     }
+}
+
+/// What protects a set from deletion, if anything does (STS-7.5).
+fn protection(set: &Value) -> Option<&str> {
+    let value = set["metadata"]["labels"][names::DELETE_PROTECTION_LABEL].as_str()?;
+    let has_pods = set["spec"]["replicas"] != 0;
+    let goes_already = !set["metadata"]["deletionTimestamp"].is_null();
+    let protects = value == "Always" || value == "Cascading" && has_pods;
+    (protects && !goes_already).then_some(value)
 }
 
 /// The sentence of a `Warning` header, which is quoted there.

@@ -10,7 +10,7 @@
 //! - Pods that are not ready stay so unless they are replaced, except for those that were created within the last minute and of which
 //!   the kubelet says nothing bad; pods that are being deleted end, except for those that should have ended a minute ago.
 //! - Claims find their volumes: new ones, and those that wait for the first pod that mounts them, unless one waits in vain already.
-//! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
+//! - Images that fail in the live state, and run nowhere, fail, and so do those whose names no runtime can read. All others start; a second run tells what happens if the pods that the
 //!   change makes do not become ready: those of a revision of which no pod is ready now or, where all are of one that is proven, all.
 //! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on silent nodes never end;
 //!   room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas count, and limit ranges fill in
@@ -33,7 +33,7 @@ mod waves;
 pub use change::{Change, Edit};
 pub use flotilla_sim::room::taken_by;
 pub use flotilla_sim::server::Foreign;
-pub use refers::read_by;
+pub use refers::{pulls_with, read_by};
 pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, UnknownField, Verb,
     Wave,
@@ -52,6 +52,7 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         plan.unknowns.extend(refers::refused_now(state, set, traced));
         let found = refers::look(state, set, &traced.spec);
         plan.missing.extend(found.missing);
+        plan.missing.extend(refers::not_created_now(state, set, traced));
         plan.missing.extend(refers::without_room(state, set, traced));
         plan.warnings.extend(found.unread);
         absent.extend(found.absent);

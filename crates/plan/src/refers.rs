@@ -1,13 +1,17 @@
 //! What new pods refer to, and was not found in the cluster: they would not come up, however well the rest goes.
 
+mod claims;
+mod now;
+
+pub(crate) use self::now::{not_created_now, refused_now};
+
+use self::claims::{claims_to_come, is_claim_here, named, own_claims, sources_of, without_class};
 use crate::Change;
 use crate::report::{Action, ClaimAction, SetPlan, Step};
-use crate::state::{State, VOLUMES, is_default_class, list};
+use crate::state::{State, VOLUMES, list};
 use crate::trace::Traced;
-use flotilla_api::names::NO_PROVISIONER;
-use flotilla_controllers::{failed_creation, failed_update};
+use flotilla_model::PodRecord;
 use flotilla_model::records::storage_class_of;
-use flotilla_model::{Failure, PodRecord};
 use flotilla_sim::server::{Absent, AbsentKind};
 use flotilla_sim::{placement, room};
 use serde_json::Value;
@@ -52,6 +56,8 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// Priority classes that are there in every cluster.
 const BUILT_IN_PRIORITIES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
+/// What volumes are projected from, and is looked up, or is always there.
+const PROJECTED: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccountToken"];
 /// What admission looks up before a pod is made.
 const ESSENTIAL: [(Kind, AbsentKind); 3] = [
     (ACCOUNT, AbsentKind::ServiceAccount),
@@ -150,6 +156,7 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
     without_class(state, set, spec, &mut found);
+    not_looked_at(state, set, spec, &mut found);
     found.unread.extend(pod_security(state, set));
     not_placed_by(state, set, spec, &mut found);
     let pod = &spec["template"]["spec"];
@@ -287,123 +294,91 @@ fn not_placed_by(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) 
     }
 }
 
-/// Claims that are there, and that new pods of the set get.
-fn own_claims<'s>(state: &'s State, set: &SetPlan, spec: &Value) -> impl Iterator<Item = &'s Value> {
-    let templates: Vec<&str> = list(&spec["volumeClaimTemplates"])
-        .filter_map(|template| template["metadata"]["name"].as_str())
-        .collect();
-    let made = set
-        .steps()
-        .filter(|step| matches!(step.action, Action::Create | Action::Replace));
-    let mut names: BTreeSet<String> = made
-        .flat_map(|step| templates.iter().map(move |template| format!("{template}-{}", step.pod)))
-        .collect();
-    let by_name = list(&spec["template"]["spec"]["volumes"])
-        .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
-    names.extend(by_name.map(str::to_owned));
-    let namespace = set.namespace.clone();
-    state.all(CLAIM.group, CLAIM.resource).filter(move |claim| {
-        let meta = &claim["metadata"];
-        meta["namespace"] == namespace.as_str() && meta["name"].as_str().is_some_and(|name| names.contains(name))
-    })
-}
-
-/// What is said of claims for whose volumes somebody has to see to: those of no class, and of classes that make none.
-fn without_class(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) {
-    let is_unread = |kind: (&str, &str)| state.is_unread(kind, None);
-    let classes = || state.all(STORAGE.group, STORAGE.resource);
-    let has_default = classes().any(is_default_class);
-    let makes_none =
-        |name: &str| classes().any(|class| class["metadata"]["name"] == name && class["provisioner"] == NO_PROVISIONER);
+/// Names what volumes and images of new pods rest on, and is not looked at, or may be missed.
+fn not_looked_at(state: &State, set: &SetPlan, spec: &Value, found: &mut Found) {
+    let of = |what: String| format!("{} in namespace {}: {what}", set.set, set.namespace);
     for (whose, claim) in claims_to_come(state, set, spec) {
-        let of = |what: &str| format!("{} in namespace {}: {whose} {what}", set.set, set.namespace);
-        let class = storage_class_of(claim);
-        if claim["status"]["phase"] == "Lost" {
-            found.missing.push(of("have lost their volumes"));
-            continue;
+        let claim = &claim["spec"];
+        let source = [&claim["dataSourceRef"], &claim["dataSource"]];
+        if let Some(source) = source
+            .into_iter()
+            .find(|source| source.is_object() && !is_claim_here(source))
+        {
+            let text = |field: &str| source[field].as_str().unwrap_or_default();
+            found.unread.push(of(format!(
+                "{whose} are filled from {} {}, which is not looked at; without it new pods do not come up",
+                text("kind"),
+                text("name")
+            )));
         }
-        let volume = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty());
-        if let Some(volume) = volume {
-            let is_there = state.all("", VOLUMES).any(|known| known["metadata"]["name"] == volume);
-            if is_unread(("", VOLUMES)) {
-                found.unread.push(of(&format!(
-                    "name volume {volume}, which could not be looked up; without it new pods do not come up"
-                )));
-            } else if !is_there {
-                found
-                    .missing
-                    .push(of(&format!("name volume {volume}, which was not found")));
-            }
-            continue;
-        }
-        if class.is_none() && has_default {
-            continue;
-        }
-        if class.is_none() && is_unread((STORAGE.group, STORAGE.resource)) {
-            found.unread.push(of(
-                "name no storage class, and whether there is a default one could not be looked up; without it new pods do not come up",
-            ));
-            continue;
-        }
-        let words = match class {
-            None => "name no storage class, and a default one was not found".to_owned(),
-            Some("") => "name the class \"\"".to_owned(),
-            Some(name) if makes_none(name) => format!("are of storage class {name}, which makes none"),
-            Some(_) => continue,
-        };
-        let is_free = |volume: &Value| {
-            let is_of_class = storage_class_of(volume).unwrap_or_default() == class.unwrap_or_default();
-            // One that is reserved for a claim is for no other.
-            let is_reserved = volume["spec"]["claimRef"].is_object();
-            volume["status"]["phase"] == "Available" && !is_reserved && is_of_class
-        };
-        let words = |what: &str| of(&format!("{words}, so that they {what}"));
-        if is_unread(("", VOLUMES)) {
-            found.unread.push(words(
-                "take volumes which somebody provides, and these could not be looked up; without them new pods do not come up",
-            ));
-        } else if state.all("", VOLUMES).any(is_free) {
-            // There may be a volume for each of them.
-            found.unread.push(words(
-                "take volumes which somebody provides, and whether these fit is not looked at",
-            ));
-        } else {
-            found.missing.push(words("wait for volumes which somebody provides"));
-        }
+        let class = claim["volumeAttributesClassName"]
+            .as_str()
+            .filter(|class| !class.is_empty());
+        found.unread.extend(class.map(|class| {
+            of(format!(
+                "{whose} name the volume attributes class {class}, which is not looked at; without it new pods do not come up"
+            ))
+        }));
     }
-}
-
-/// Claims that are still to get their volumes, or templates of them, and whose they are.
-fn claims_to_come<'s>(state: &'s State, set: &SetPlan, spec: &'s Value) -> Vec<(String, &'s Value)> {
+    if !makes_pods(set) {
+        return;
+    }
     let pod = &spec["template"]["spec"];
-    let mut to_come = Vec::new();
-    if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
-        let templates = list(&spec["volumeClaimTemplates"]);
-        to_come
-            .extend(templates.map(|template| (named("claims of template", &template["metadata"]["name"]), template)));
+    for volume in list(&pod["volumes"]) {
+        let sources = list(&volume["projected"]["sources"]).filter_map(Value::as_object);
+        let unknown = sources.flat_map(|source| {
+            source
+                .iter()
+                .filter(|(kind, what)| !PROJECTED.contains(&kind.as_str()) && what["optional"] != true)
+        });
+        found.unread.extend(unknown.map(|(kind, _)| {
+            let volume = named("volume", &volume["name"]);
+            of(format!(
+                "{volume} takes {kind}, which is not looked at; without it new pods do not come up"
+            ))
+        }));
     }
-    if makes_pods(set) {
-        for volume in list(&pod["volumes"]) {
-            let claim = &volume["ephemeral"]["volumeClaimTemplate"];
-            if claim["spec"].is_object() {
-                to_come.push((named("claims of volume", &volume["name"]), claim));
-            }
-        }
-        let unbound = own_claims(state, set, spec).filter(|claim| claim["status"]["phase"] != "Bound");
-        to_come.extend(unbound.map(|claim| (named("claims such as", &claim["metadata"]["name"]), claim)));
+    let is_there = |name: &str| {
+        let mut secrets = state
+            .all(SECRET.group, SECRET.resource)
+            .map(|secret| &secret["metadata"]);
+        secrets.any(|meta| meta["name"] == name && meta["namespace"] == set.namespace.as_str())
+    };
+    let is_unread = state.is_unread((SECRET.group, SECRET.resource), Some(&set.namespace));
+    for name in pulls_with(pod).filter(|name| !is_there(name)) {
+        let what = if is_unread {
+            "could not be looked up"
+        } else {
+            "was not found"
+        };
+        found.unread.push(of(format!(
+            "secret {name}, with which its images are pulled, {what}; what needs it is not pulled"
+        )));
     }
-    to_come
 }
 
-fn named(what: &str, name: &Value) -> String {
-    format!("{what} {}", name.as_str().unwrap_or_default())
+/// Sources of volumes, and the field in which each names a secret of the pod's namespace.
+const SECRETS_OF_VOLUMES: [(&str, &str); 7] = [
+    ("cephfs", "secretRef"),
+    ("csi", "nodePublishSecretRef"),
+    ("flexVolume", "secretRef"),
+    ("iscsi", "secretRef"),
+    ("rbd", "secretRef"),
+    ("scaleIO", "secretRef"),
+    ("storageos", "secretRef"),
+];
+
+/// The secrets with which images of a pod are pulled, by its `spec`.
+pub fn pulls_with(pod: &Value) -> impl Iterator<Item = &str> {
+    list(&pod["imagePullSecrets"]).filter_map(|secret| secret["name"].as_str())
 }
 
 /// The config maps and secrets (`true`) without which containers of a pod do not start, by its `spec`.
 pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
     let mut found: Vec<(bool, &Value, &str)> = environment(pod);
     for volume in list(&pod["volumes"]) {
-        found.push((true, &volume["csi"]["nodePublishSecretRef"], "name"));
+        let secrets = SECRETS_OF_VOLUMES.iter();
+        found.extend(secrets.map(|(source, field)| (true, &volume[*source][*field], "name")));
         found.push((true, &volume["azureFile"], "secretName"));
         let sources = list(&volume["projected"]["sources"]);
         for source in sources.chain([volume]) {
@@ -448,69 +423,6 @@ fn named_by<'v>(references: Vec<(bool, &'v Value, &str)>) -> Vec<(bool, &'v str)
         .collect()
 }
 
-/// What the API server refuses the set's pods now, by the set's own word. Nobody here knows what refuses them (a webhook, a policy), and so
-/// they are taken to be made.
-pub(crate) fn refused_now(state: &State, set: &SetPlan, traced: &Traced) -> Vec<String> {
-    let (kind, key) = (traced.kind, &traced.key);
-    let live: BTreeSet<&str> = state
-        .all("", "pods")
-        .filter_map(|pod| pod["metadata"]["uid"].as_str())
-        .collect();
-    // Those that are missing anyway are taken to be made before the change.
-    let changes_pods = set.steps().any(|step| matches!(step.action, Action::Update));
-    if !makes_pods(set)
-        && !changes_pods
-        && traced
-            .began_with
-            .iter()
-            .all(|uid| live.contains(uid.to_string().as_str()))
-    {
-        return Vec::new();
-    }
-    let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
-    let live = state.all(group, kind.resource().plural()).find(|object| {
-        let meta = &object["metadata"];
-        meta["name"] == key.name.as_str() && meta["namespace"] == key.namespace.as_ref()
-    });
-    let conditions = list(&live.unwrap_or(&Value::Null)["status"]["conditions"]);
-    // What a quota refuses, the simulated API server refuses, too; what is no refusal, others see.
-    let of_others = [
-        Failure::FORBIDDEN,
-        Failure::DENIED,
-        "AdmissionUnavailable",
-        "APIServerRefused",
-    ];
-    // What is wrong with the template goes with it.
-    let of_the_template = [Failure::INVALID, "BadRequest", "TooLarge"];
-    let stays_the_same = set.revisions_made.is_empty();
-    let told = conditions.filter(|c| {
-        let is_of_pods = [failed_creation(kind), failed_update(kind)]
-            .iter()
-            .any(|name| c["type"] == *name);
-        let is_one_of = |reasons: &[&str]| reasons.iter().any(|reason| c["reason"] == *reason);
-        // Policies refuse with the code of what is invalid, unless they say another; whether they would refuse other templates, nobody knows.
-        let goes_on = || stays_the_same || is_denial(c["message"].as_str().unwrap_or_default());
-        is_of_pods && c["status"] == "True" && (is_one_of(&of_others) || is_one_of(&of_the_template) && goes_on())
-    });
-    let sentence = |c: &Value| {
-        format!(
-            "{} in namespace {}: the API server refuses its pods now, and what refuses them is not looked at: {}: {}",
-            set.set,
-            set.namespace,
-            c["reason"].as_str().unwrap_or_default(),
-            c["message"].as_str().unwrap_or_default()
-        )
-    };
-    told.map(sentence).collect()
-}
-
-/// Whether a webhook or a policy refused it, in the words that the API server puts around theirs.
-fn is_denial(message: &str) -> bool {
-    let by_policy = message.contains("ValidatingAdmissionPolicy '") && message.contains(" denied request: ");
-    let by_webhook = message.contains("admission webhook \"") && message.contains(" denied the request");
-    by_policy || by_webhook
-}
-
 /// Whether pods are made, or were to be.
 pub(crate) fn makes_pods(set: &SetPlan) -> bool {
     set.steps()
@@ -529,8 +441,9 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
         let volumes = list(&pod["volumes"]).filter(|volume| !templates.contains(&&volume["name"]));
         let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
         needed.extend(claims.map(|claim| (&CLAIM, claim)));
-        let own_claims = list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
-        let classes = own_claims.filter_map(storage_class_of);
+        let own_claims = || list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
+        needed.extend(sources_of(own_claims()).map(|claim| (&CLAIM, claim)));
+        let classes = own_claims().filter_map(storage_class_of);
         needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
     }
     let files = if makes_pods(set) {
@@ -546,8 +459,9 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
             .map(|(is_secret, name)| (if is_secret { &SECRET } else { &CONFIG_MAP }, name)),
     );
     if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
-        let templates = list(&spec["volumeClaimTemplates"]);
-        let classes = templates.filter_map(storage_class_of);
+        let templates = || list(&spec["volumeClaimTemplates"]);
+        needed.extend(sources_of(templates()).map(|claim| (&CLAIM, claim)));
+        let classes = templates().filter_map(storage_class_of);
         needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
     }
     needed

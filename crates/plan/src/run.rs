@@ -178,7 +178,7 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
     *absent = refers::absent(state, changes);
     absent.extend(run.doubts.iter().flat_map(|doubts| doubts.absent.iter().cloned()));
     state.bring_into(&mut run.cluster)?;
-    let (refused, unknowns) = run.change(changes, &mut warnings);
+    let (refused, unknowns) = run.change(changes, &before.going(), &mut warnings);
     let began = run.cluster.now();
     let end = run.follow();
     warnings.extend(end.warning(run.cluster.now().since(began)));
@@ -252,13 +252,18 @@ impl Run {
     }
 
     /// Makes the changes that the server does not refuse: those that it does, and what is not known of the others.
-    fn change(&mut self, changes: &[Change], warnings: &mut Vec<String>) -> (Vec<Refusal>, Vec<String>) {
+    fn change(
+        &mut self,
+        changes: &[Change],
+        going: &change::Going,
+        warnings: &mut Vec<String>,
+    ) -> (Vec<Refusal>, Vec<String>) {
         let (mut refused, mut unknowns) = (Vec::new(), Vec::new());
         for change in changes {
             let (kind, key) = change.target();
             let known = self.sets.iter().position(|set| set.kind == kind && set.key == key);
             let mut traced = Traced::new(&self.cluster, kind, key);
-            let made = match change::make(&mut self.cluster.server, change) {
+            let made = match change::make(&mut self.cluster.server, change, going) {
                 Ok(made) => made,
                 Err(refusal) => {
                     refused.push(*refusal);

@@ -1,13 +1,14 @@
 //! The live state, and the simulated cluster that goes on from it.
 
 use crate::apply;
+use crate::change::Going;
 use flotilla_api::names::DEFAULT_STORAGE_CLASS;
 use flotilla_apimachinery::patch::merge_patch;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::{Phase, storage_class_of};
 use flotilla_model::template::Amounts;
-use flotilla_model::{PodRecord, Resource, Timestamp};
+use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::{Failing, Nodes, Pace};
 use flotilla_sim::placement;
@@ -176,6 +177,12 @@ impl State {
         Cow::Owned(state)
     }
 
+    /// Whether the change brings along an object of such a kind, by its plural.
+    pub(crate) fn brings(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        let mut brought = self.brought.iter().map(|brought| &self.objects[brought.place]);
+        brought.any(|object| is_such(&object.resource))
+    }
+
     /// Puts into the cluster what the change brings along.
     pub(crate) fn bring_into(&self, cluster: &mut Cluster) -> Result<(), String> {
         let brought = self.brought.iter().map(|brought| &self.objects[brought.place]);
@@ -216,6 +223,21 @@ impl State {
         volumes
             .filter_map(|volume| Some((volume["metadata"]["name"].as_str()?.to_owned(), reached_from(volume)?)))
             .collect()
+    }
+
+    /// Sets that are being deleted.
+    pub(crate) fn going(&self) -> Going {
+        let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone].into_iter();
+        let going = kinds.flat_map(|kind| {
+            let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
+            let sets = self.all(group, kind.resource().plural()).map(|set| &set["metadata"]);
+            let going = sets.filter(|meta| !meta["deletionTimestamp"].is_null());
+            going.map(move |meta| {
+                let text = |field: &str| meta[field].as_str().unwrap_or_default();
+                (kind, ObjectKey::new(text("namespace"), text("name")))
+            })
+        });
+        going.collect()
     }
 
     /// The nodes, if they could be read.

@@ -8,7 +8,7 @@ use flotilla_model::{ObjectKey, Resource, SetKind, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::{Actor, DeleteOptions, Foreign};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn key(name: &str) -> ObjectKey {
@@ -94,7 +94,7 @@ impl Lab {
 
     /// Makes a change without letting the manager see it.
     pub(super) fn edit_only(&mut self, change: &Change) {
-        if let Err(refusal) = make(&mut self.cluster.server, change) {
+        if let Err(refusal) = make(&mut self.cluster.server, change, &BTreeSet::new()) {
             panic!("refused: {refusal:?}");
         }
     }
@@ -169,10 +169,37 @@ impl Lab {
 
     /// The container of a pod has ended, and is not started for now.
     pub(super) fn crash(&mut self, pod: &str) {
+        self.is_held_up(pod, "CrashLoopBackOff", "back-off 5m0s");
+    }
+
+    /// The container of a pod cannot be created.
+    pub(super) fn cannot_be_created(&mut self, pod: &str, why: &str) {
+        self.is_held_up(pod, "CreateContainerConfigError", why);
+    }
+
+    /// A set is being deleted in the foreground, and the garbage collector may have come to its pods already.
+    pub(super) fn goes_after_its_pods(&mut self, set: &str, pods_go: bool) {
+        let stored = self.cluster.server.get(Resource::AdvancedSets, &key(set));
+        let mut object = stored.expect("it is there").to_value();
+        object["metadata"]["deletionTimestamp"] = json!(self.cluster.now().to_string());
+        object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        self.more.push(foreign("apps.kruise.io", "statefulsets", object));
+        let pods: Vec<String> = crate::state::pods(&self.cluster)
+            .map(|pod| pod.name().to_owned())
+            .collect();
+        for pod in pods.iter().filter(|_| pods_go) {
+            let mut object = self.pod(pod);
+            object["metadata"]["deletionTimestamp"] = json!(self.cluster.now().to_string());
+            object["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+            self.more.push(foreign("", "pods", object));
+        }
+    }
+
+    fn is_held_up(&mut self, pod: &str, reason: &str, message: &str) {
         let mut status = self.pod(pod)["status"].clone();
         let container = &mut status["containerStatuses"][0];
         container["ready"] = json!(false);
-        container["state"] = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}});
+        container["state"] = json!({"waiting": {"reason": reason, "message": message}});
         for condition in status["conditions"].as_array_mut().into_iter().flatten() {
             if condition["type"] == "Ready" || condition["type"] == "ContainersReady" {
                 condition["status"] = json!("False");

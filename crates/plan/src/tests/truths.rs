@@ -17,7 +17,7 @@ fn node(name: &str, is_ready: bool) -> Value {
     })
 }
 
-fn three_of(kind: SetKind) -> Value {
+pub(super) fn three_of(kind: SetKind) -> Value {
     let mut set = with(manifest(kind, "web"), &[("replicas", json!(3))]);
     if kind == Clone {
         set["spec"].as_object_mut().expect("a spec").remove("serviceName");

@@ -31,6 +31,9 @@ const DEFINITIONS: [&str; 2] = [
 
 /// So many volumes are looked at, at most: a plan is to be there within seconds.
 const VOLUMES_MAX: usize = 20_000;
+/// So many nodes are looked at, at most: several times what Kubernetes is made for.
+/// <https://kubernetes.io/docs/setup/best-practices/cluster-large/>
+const NODES_MAX: usize = 50_000;
 /// Volumes of storage, as plural.
 const VOLUMES: &str = "persistentvolumes";
 /// How many nodes, volumes, or pods of others, are read at once.
@@ -297,8 +300,11 @@ impl Reading<'_> {
             .chain(brought)
             .filter(is_here);
         let read: BTreeSet<bool> = known
-            .flat_map(|set| flotilla_plan::read_by(&set["spec"]["template"]["spec"]))
-            .map(|(is_secret, _)| is_secret)
+            .map(|set| &set["spec"]["template"]["spec"])
+            .flat_map(|pod| {
+                let read = flotilla_plan::read_by(pod).into_iter().map(|(is_secret, _)| is_secret);
+                read.chain(flotilla_plan::pulls_with(pod).map(|_| true))
+            })
             .collect();
         for is_secret in read {
             let resource = if is_secret { "secrets" } else { "configmaps" };
@@ -378,6 +384,12 @@ impl Reading<'_> {
                 self.objects.truncate(before);
                 return Ok(None);
             };
+            if count >= NODES_MAX {
+                self.objects.truncate(before);
+                self.warnings
+                    .push(format!("{without}: there are more than {NODES_MAX}"));
+                return Ok(None);
+            }
             token = next_page(&list);
             for node in list["items"].as_array_mut().into_iter().flatten() {
                 *node = what_decides(node);
