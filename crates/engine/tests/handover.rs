@@ -2,7 +2,7 @@
 
 mod support;
 
-use flotilla_api::names::LAST_WRITES;
+use flotilla_api::names::{LAST_WRITES, LOOKS_AFTER};
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::lease::LeaseCall;
 use flotilla_engine::core::queue::Queue;
@@ -415,7 +415,10 @@ fn r_6_a_renewal_takes_away_what_stands_on_the_lease() {
     });
     let renewals: Vec<_> = renewals.collect();
     assert_eq!(renewals.len(), 1);
-    assert_eq!(renewals[0]["metadata"]["annotations"], json!({LAST_WRITES: null}));
+    assert_eq!(
+        renewals[0]["metadata"]["annotations"],
+        json!({LAST_WRITES: null, LOOKS_AFTER: "statefulsets.apps"})
+    );
 }
 
 #[test]

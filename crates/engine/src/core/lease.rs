@@ -79,6 +79,8 @@ pub struct LeaseSpec {
     pub transitions: i32,
     /// What its last holder noted when it gave it up, see [`Note`]; empty if nothing.
     pub last_writes: String,
+    /// The kinds of sets that its holder looks after, joined by commas; empty if it does not say. For people: nothing here depends on it.
+    pub looks_after: String,
 }
 
 impl LeaseSpec {
@@ -175,6 +177,7 @@ enum State {
 #[derive(Debug)]
 pub struct Elector {
     identity: String,
+    looks_after: String,
     times: LeaseTimes,
     state: State,
     /// The call on its way and when it was started.
@@ -199,6 +202,7 @@ impl Elector {
     pub fn new(identity: String, times: LeaseTimes, now: Timestamp) -> Self {
         Elector {
             identity,
+            looks_after: String::new(),
             times,
             state: State::Unknown,
             outstanding: None,
@@ -210,6 +214,12 @@ impl Elector {
             releasing: false,
             parting: None,
         }
+    }
+
+    /// The same, which says on the lease what kinds of sets it looks after.
+    #[must_use]
+    pub fn looking_after(self, looks_after: String) -> Self {
+        Elector { looks_after, ..self }
     }
 
     /// Where the election stands at `now`: a leader whose renewals have failed until the deadline is none any more.
@@ -372,6 +382,7 @@ impl Elector {
             renewed: now,
             transitions: old.transitions.saturating_add(i32::from(!ours && record.is_some())),
             last_writes: String::new(),
+            looks_after: self.looks_after.clone(),
         };
         (self.offered, self.inherited) = (old.note(), None);
         let call = match record {

@@ -195,11 +195,20 @@ impl Core {
     /// A manager with these controllers that begins at `now`.
     pub fn new(options: CoreOptions, controllers: Vec<Box<dyn Controller>>, now: Timestamp) -> Self {
         let leaves_native_sets = controllers.iter().all(|c| c.resource() != Resource::NativeSets);
+        let kinds = controllers.iter().map(|c| c.resource());
+        let kinds = kinds.filter(|kind| {
+            matches!(
+                kind,
+                Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets
+            )
+        });
+        let kinds: BTreeSet<String> = kinds.map(|kind| kind.to_string()).collect();
+        let looks_after = Vec::from_iter(kinds).join(",");
         let identity = options.identity.clone();
         let elector = options
             .lease
             .as_ref()
-            .map(|lease| Elector::new(identity, lease.times, now));
+            .map(|lease| Elector::new(identity, lease.times, now).looking_after(looks_after));
         Core {
             kinds: options
                 .resources

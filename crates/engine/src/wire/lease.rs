@@ -1,7 +1,7 @@
 //! `coordination.k8s.io/v1` Lease, in JSON.
 
 use crate::core::lease::{LeaseRecord, LeaseSpec};
-use flotilla_api::names::LAST_WRITES;
+use flotilla_api::names::{LAST_WRITES, LOOKS_AFTER};
 use flotilla_model::{ObjectKey, Resource, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,16 +46,18 @@ pub fn read(body: &[u8]) -> Result<LeaseRecord, String> {
             renewed: time(lease.spec.renew_time),
             transitions: lease.spec.lease_transitions.unwrap_or(0),
             last_writes: annotations.remove(LAST_WRITES).unwrap_or_default(),
+            looks_after: annotations.remove(LOOKS_AFTER).unwrap_or_default(),
         },
     })
 }
 
 /// The body that creates the lease.
 pub fn create_body(key: &ObjectKey, spec: &LeaseSpec) -> Value {
+    let annotations = said(&spec.looks_after).map(|kinds| json!({ LOOKS_AFTER: kinds }));
     json!({
         "apiVersion": Resource::Leases.api_version(),
         "kind": Resource::Leases.kind(),
-        "metadata": { "name": key.name.as_str(), "namespace": &*key.namespace },
+        "metadata": { "name": key.name.as_str(), "namespace": &*key.namespace, "annotations": annotations },
         "spec": spec_json(spec),
     })
 }
@@ -63,11 +65,16 @@ pub fn create_body(key: &ObjectKey, spec: &LeaseSpec) -> Value {
 /// The merge patch that changes the lease if it still has this version. A patch, so that labels of the user's survive.
 /// What an earlier holder noted does not.
 pub fn update_body(resource_version: u64, spec: &LeaseSpec) -> Value {
-    let note = Some(spec.last_writes.as_str()).filter(|note| !note.is_empty());
+    let annotations = json!({ LAST_WRITES: said(&spec.last_writes), LOOKS_AFTER: said(&spec.looks_after) });
     json!({
-        "metadata": { "resourceVersion": resource_version.to_string(), "annotations": { LAST_WRITES: note } },
+        "metadata": { "resourceVersion": resource_version.to_string(), "annotations": annotations },
         "spec": spec_json(spec),
     })
+}
+
+/// What is empty is not written, and taken away if it was.
+fn said(words: &str) -> Option<&str> {
+    Some(words).filter(|words| !words.is_empty())
 }
 
 fn spec_json(spec: &LeaseSpec) -> Value {
@@ -101,10 +108,35 @@ mod tests {
         let record = read(stored.to_string().as_bytes()).expect("a lease");
         assert_eq!(record.spec.last_writes, "3;pods=5");
         let note = |spec: &LeaseSpec| update_body(7, spec)["metadata"]["annotations"].clone();
-        assert_eq!(note(&record.spec), json!({LAST_WRITES: "3;pods=5"}));
-        assert_eq!(note(&LeaseSpec::default()), json!({LAST_WRITES: null}));
+        assert_eq!(note(&record.spec), json!({LAST_WRITES: "3;pods=5", LOOKS_AFTER: null}));
+        assert_eq!(
+            note(&LeaseSpec::default()),
+            json!({LAST_WRITES: null, LOOKS_AFTER: null})
+        );
         let bare = json!({"metadata": {"resourceVersion": "7"}});
         let record = read(bare.to_string().as_bytes()).expect("a lease");
         assert_eq!(record.spec.last_writes, "");
+    }
+
+    #[test]
+    fn the_holder_says_what_it_looks_after() {
+        let spec = LeaseSpec {
+            looks_after: "statefulsets.apps.kruise.io".to_owned(),
+            ..LeaseSpec::default()
+        };
+        let mut stored = create_body(&ObjectKey::new("ns", "lease"), &spec);
+        assert_eq!(
+            stored["metadata"]["annotations"],
+            json!({LOOKS_AFTER: "statefulsets.apps.kruise.io"})
+        );
+        assert_eq!(
+            update_body(7, &spec)["metadata"]["annotations"][LOOKS_AFTER],
+            "statefulsets.apps.kruise.io"
+        );
+        stored["metadata"]["resourceVersion"] = json!("7");
+        let record = read(stored.to_string().as_bytes()).expect("a lease");
+        assert_eq!(record.spec.looks_after, "statefulsets.apps.kruise.io");
+        let silent = create_body(&ObjectKey::new("ns", "lease"), &LeaseSpec::default());
+        assert_eq!(silent["metadata"]["annotations"], json!(null));
     }
 }
