@@ -329,6 +329,14 @@ pub struct WhyArgs {
     /// Form of the output.
     #[arg(long, short, value_enum, default_value_t)]
     pub output: Output,
+    /// Who does it.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+}
+
+/// Where to look which manager leads.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LeaseArgs {
     /// Namespace of the manager's lease, to tell whether a manager runs.
     #[arg(long, default_value = "flotilla-system", value_name = "NAME")]
     pub lease_namespace: String,
@@ -370,6 +378,9 @@ pub struct PlanArgs {
     /// Look at what `flotilla playground --save` wrote instead of a cluster.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     pub from: Option<PathBuf>,
+    /// Who does it.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
     /// Form of the output.
     #[arg(long, short, value_enum, default_value_t)]
     pub output: Output,

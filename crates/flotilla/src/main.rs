@@ -10,6 +10,7 @@ mod commands;
 mod error;
 mod follow;
 mod gates;
+mod leader;
 mod logging;
 mod patience;
 mod target;

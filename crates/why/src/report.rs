@@ -179,11 +179,14 @@ impl Report {
         let annotations = &self.set.object["metadata"]["annotations"];
         let is_on_delete = self.set.object["spec"]["updateStrategy"]["type"] == "OnDelete";
         let in_vain = (is_on_delete && annotations[names::UPDATE_TYPE] == "Recreate").then_some(&names::WITH_ON_DELETE);
-        names::NOT_YET
+        let left = self.leader.leaves(self.set.kind);
+        let switches = names::NOT_YET
             .iter()
             .filter(|(key, _)| annotations[*key].is_string())
             .chain(in_vain)
-            .map(|(key, what)| format!("the annotation {key} {what}"))
+            .map(|(key, what)| format!("the annotation {key} {what}"));
+        left.into_iter()
+            .chain(switches)
             .chain(self.facts.unread.iter().cloned())
             .chain(self.unreadable.iter().cloned())
             .collect()
@@ -233,7 +236,7 @@ impl Report {
         let set = self.set.display();
         let facts = Index::of(&self.facts, self.now);
         let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject));
-        let nobody = self.leader.silence(self.now).filter(|_| !self.is_idle());
+        let nobody = self.leader.silence(self.now, self.set.kind).filter(|_| !self.is_idle());
         // What others have to do first does not wait for a manager.
         let place = if self.next.is_empty() { causes.len() } else { 0 };
         causes.splice(place..place, nobody);
@@ -248,7 +251,7 @@ impl Report {
             });
             more(text, self.next.len());
         }
-        match self.leader.silence(self.now) {
+        match self.leader.silence(self.now, self.set.kind) {
             // Nobody misses it now.
             Some(cause) if self.is_idle() => {
                 let advice = cause.advice.unwrap_or_default();
@@ -257,7 +260,7 @@ impl Report {
             Some(_) => {}
             None => self
                 .leader
-                .nobody()
+                .nobody(self.set.kind)
                 .filter(|_| !self.is_idle())
                 .into_iter()
                 .for_each(|line| text.put(line)),
@@ -355,7 +358,7 @@ mod tests {
             next,
             leader: Leader {
                 holder: holder.map(str::to_owned),
-                silent_since: None,
+                ..Leader::default()
             },
             now: Timestamp::from_seconds(1000),
         }
@@ -476,8 +479,9 @@ mod tests {
             clones: flotilla_controllers::cloneset::Defaults::default(),
             now: Timestamp::from_seconds(1_800_000_000),
         };
-        let decision = question.decide().expect("a decision");
-        let held = question.held(decision, &crate::trial::Tried::default());
+        let nothing = crate::trial::Tried::default();
+        let decision = question.decide(&nothing).expect("a decision");
+        let held = question.held(decision, &nothing);
         let report = Report::of(&question, held, Facts::default(), Beside::default());
         let causes = report.causes();
         let told = causes.iter().find(|cause| cause.subject == "web").expect("a cause");

@@ -7,9 +7,11 @@ pub(super) mod live;
 mod manifests;
 mod typos;
 
-use crate::args::{ClusterArgs, Output, PlanArgs};
+use crate::args::{ClusterArgs, LeaseArgs, Output, PlanArgs};
+use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
+use crate::leader::leader;
 use crate::target::{Target, kind_name, no_definition};
 use flotilla_model::{ObjectKey, SetKind};
 use flotilla_plan::{Change, Edit, Plan, Reach, State, plan};
@@ -39,6 +41,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
     let mut plan = plan(&state, &changes, reach).map_err(|why| Error::NotPossible(format!("failed to plan: {why}")))?;
     locate(&mut plan, &manifests);
     plan.warnings.extend(warnings);
+    plan.warnings.extend(source.doubts(&args.lease, &changes).await?);
     plan.leave_out(manifests.others, manifests.unknowns);
     let mut out = std::io::stdout().lock();
     match args.output {
@@ -98,6 +101,20 @@ impl Source {
             Source::Live(cluster) => &cluster.namespace,
             Source::Saved(_, namespace) => namespace,
         }
+    }
+
+    /// What makes it doubtful that a manager carries this out, in sentences.
+    async fn doubts(&self, lease: &LeaseArgs, changes: &[Change]) -> Result<Vec<String>, Error> {
+        let Source::Live(cluster) = self else {
+            return Ok(Vec::new());
+        };
+        let now = clock::now();
+        let leader = leader(cluster, lease, now).await?;
+        let doubts: BTreeSet<String> = changes
+            .iter()
+            .filter_map(|change| leader.doubt(change.target().0, now))
+            .collect();
+        Ok(doubts.into_iter().collect())
     }
 
     /// The state, with what the files bring along, and what could not be read of it.

@@ -1,7 +1,8 @@
 //! The demo: an example is rolled out, changed, broken and mended.
 
 use crate::args::{
-    ClusterArgs, GateArgs, Output, PlanArgs, RolloutCommand, RolloutStatusArgs, RolloutTarget, RolloutUndoArgs, WhyArgs,
+    ClusterArgs, GateArgs, LeaseArgs, Output, PlanArgs, RolloutCommand, RolloutStatusArgs, RolloutTarget,
+    RolloutUndoArgs, WhyArgs,
 };
 use crate::cluster::{Cluster, describe};
 use crate::commands::{plan, rollout, why};
@@ -142,9 +143,18 @@ async fn foretell(args: &ClusterArgs) -> Result<(), Error> {
         partition: Some(2),
         delete: false,
         from: None,
+        lease: lease(),
         output: Output::Text,
     };
     plan::run(args, change).await.map(drop)
+}
+
+/// Where the manager of a playground says that it leads.
+fn lease() -> LeaseArgs {
+    LeaseArgs {
+        lease_namespace: "flotilla-system".into(),
+        lease_name: "flotilla-manager".into(),
+    }
 }
 
 async fn explain(args: &ClusterArgs) -> Result<(), Error> {
@@ -153,8 +163,7 @@ async fn explain(args: &ClusterArgs) -> Result<(), Error> {
         gates: GateArgs::default(),
         target: "asts/web".parse().expect("a target that is written here"),
         output: Output::Text,
-        lease_namespace: "flotilla-system".into(),
-        lease_name: "flotilla-manager".into(),
+        lease: lease(),
     };
     why::run(args, why).await.map(drop)
 }
