@@ -24,7 +24,7 @@ use flotilla_engine::core::store::Source;
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PodRecord, Resource};
 use flotilla_sim::server::{Actor, DeleteOptions, Stored, wire_status};
-use flotilla_why::{Beside, Cause, Facts, LiveSet, Question, Report, Tried, trials};
+use flotilla_why::{Beside, Cause, Facts, LiveSet, Question, ROUNDS, Report, Tried, trials};
 use serde_json::{Value, json};
 
 /// Whoever asks does so up to so long after the last fault.
@@ -72,14 +72,20 @@ impl World {
             },
             now: self.time(),
         };
-        let decision = question.decide()?;
         let mut tried = Tried::default();
-        for trial in trials(&decision) {
-            let body = trial.body.clone();
-            match self.cluster.server.would_create(Actor::User, trial.resource(), body) {
-                Ok(_) => tried.accept(&trial, &set),
-                Err(status) => tried.refuse(&trial, &set, wire_status(&status)),
+        let mut decision = question.decide(&tried)?;
+        for _ in 0..ROUNDS {
+            for trial in trials(&decision) {
+                let body = trial.body.clone();
+                if !tried.begin(&trial) {
+                    continue;
+                }
+                match self.cluster.server.would_create(Actor::User, trial.resource(), body) {
+                    Ok(_) => tried.accept(&trial, &set),
+                    Err(status) => tried.refuse(&trial, &set, wire_status(&status)),
+                }
             }
+            decision = question.decide(&tried)?;
         }
         let held = question.held(decision, &tried);
         let beside = Beside {

@@ -442,6 +442,32 @@ async fn a_priority_class_that_is_missing_is_named() {
     assert!(!said.contains("webhookconfigurations"), "{said}");
 }
 
+/// Pods of the new revision are accepted, and what comes before them is not: it is tried, too, and not told in words of before.
+#[tokio::test]
+async fn a_claim_that_is_refused_in_an_update_is_told_with_what_helps() {
+    let lab = Playground::begin("claims").await;
+    let mut web = set("web", 1);
+    let claim = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+    let good = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    web["spec"]["volumeClaimTemplates"] = json!([claim("data", good.clone())]);
+    lab.send(Method::POST, SETS, "application/json", &web).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated");
+    let without_modes = json!({"resources": {"requests": {"storage": "1Gi"}}});
+    let templates = json!([claim("data", good), claim("logs", without_modes)]);
+    let image = json!([{"name": "main", "image": "app:2"}]);
+    let change = json!({"spec": {"volumeClaimTemplates": templates, "template": {"spec": {"containers": image}}}});
+    lab.patch(&format!("{SETS}/web"), &change).await;
+    let said = lab.until(
+        "asts/web",
+        "PersistentVolumeClaim \"logs-web-0\" is invalid: spec.accessModes: Required value",
+    );
+    assert!(said.contains("you can: correct the template: kubectl edit "), "{said}");
+    assert!(
+        !said.contains("when the manager last tried") && !said.contains("webhook"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn a_native_set_that_is_paused_is_resumed_and_not_edited() {
     let lab = Playground::begin("paused").await;

@@ -25,4 +25,4 @@ pub use self::leader::Leader;
 pub use self::question::{Held, Question};
 pub use self::report::{Beside, Report, ago};
 pub use self::set::{LiveSet, PARTITION_OF_ALL, terminating_namespace};
-pub use self::trial::{Trial, Tried, trials};
+pub use self::trial::{ROUNDS, Trial, Tried, trials};

@@ -44,44 +44,33 @@ impl Held {
 }
 
 impl Question<'_> {
-    /// What a manager would decide that knows no more than can be read. `None` if the cache does not have the set.
-    pub fn decide(&self) -> Option<Decision> {
-        self.decide_with(&self.hints())
-    }
-
-    /// What the set's conditions tell of what its manager knows.
-    fn hints(&self) -> Hints {
-        let is_there = |ordinal: i64| {
-            let pod = ObjectKey::new(&*self.set.key.namespace, format!("{}-{ordinal}", self.set.key.name));
-            self.cache.pod(&pod).is_some()
-        };
-        let tried = told::slots_tried(self.set).into_iter();
-        Hints {
-            held: tried.filter(|ordinal| !is_there(*ordinal)).collect(),
-            ..Hints::default()
-        }
-    }
-
-    fn decide_with(&self, hints: &Hints) -> Option<Decision> {
+    /// What a manager would decide that knows no more than can be read, and what was tried. `None` if the cache does not have the set.
+    pub fn decide(&self, tried: &Tried) -> Option<Decision> {
         let context = PassContext {
             now: self.now,
             observing_since: Timestamp::from_millis(0),
             entropy: 0,
-            hints,
+            hints: &self.hints(tried),
         };
         flotilla_controllers::of_kind(self.set.kind, self.clones).reconcile(self.cache, &self.set.key, context)
     }
 
-    /// What waits, now that is known what the API server says of what was decided.
-    pub fn held(&self, mut decision: Decision, tried: &Tried) -> Held {
-        if !tried.accepted.is_empty() {
-            let accepted = tried.accepted.clone();
-            let hints = Hints {
-                accepted,
-                ..self.hints()
-            };
-            decision = self.decide_with(&hints).unwrap_or(decision);
+    /// What its manager knows, as far as trials and the set's conditions tell.
+    fn hints(&self, tried: &Tried) -> Hints {
+        let is_there = |ordinal: i64| {
+            let pod = ObjectKey::new(&*self.set.key.namespace, format!("{}-{ordinal}", self.set.key.name));
+            self.cache.pod(&pod).is_some()
+        };
+        let slots = told::slots_tried(self.set).into_iter();
+        Hints {
+            held: slots.filter(|ordinal| !is_there(*ordinal)).collect(),
+            accepted: tried.accepted.clone(),
+            ..Hints::default()
         }
+    }
+
+    /// What waits, now that is known what the API server says of what was decided.
+    pub fn held(&self, decision: Decision, tried: &Tried) -> Held {
         let refused = &tried.refused;
         let is_answered =
             |w: &Wait| w.cause == WaitCause::RevisionUntried && refused.iter().any(|r| r.subject == w.subject);

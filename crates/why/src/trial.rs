@@ -12,9 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Requests tried as dry runs, at most of each kind: pods of one set are refused alike.
 const DRY_RUNS: usize = 4;
 
+/// So often it is tried what comes next: what is accepted may show what comes after, such as the claims of pods at a new revision.
+pub const ROUNDS: usize = 2;
+
 /// What came of it.
 #[derive(Default)]
 pub struct Tried {
+    /// What was tried: pods on trial (`true`), and creations.
+    asked: BTreeSet<(bool, Resource, String)>,
     /// What the API server would refuse.
     pub refused: Vec<Wait>,
     /// The revisions of which it accepts pods.
@@ -71,6 +76,13 @@ fn body(scoped: &ScopedCommand) -> Option<Value> {
 }
 
 impl Tried {
+    /// Whether it has yet to be tried; once.
+    pub fn begin(&mut self, trial: &Trial<'_>) -> bool {
+        let is_on_trial = matches!(trial.scoped.command, Command::Try { .. });
+        self.asked
+            .insert((is_on_trial, trial.resource(), trial.name().to_owned()))
+    }
+
     /// The API server accepts it.
     pub fn accept(&mut self, trial: &Trial<'_>, set: &LiveSet) {
         self.is_not_refused(trial);

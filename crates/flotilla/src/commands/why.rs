@@ -10,9 +10,10 @@ use crate::args::{ClusterArgs, Output, WhyArgs};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
+use crate::leader::leader;
 use crate::target;
 use flotilla_controllers::cloneset::Defaults;
-use flotilla_why::{Beside, Facts, Question, Report};
+use flotilla_why::{Beside, Facts, Question, Report, Tried};
 use std::io::Write as _;
 
 /// Explains one set.
@@ -43,11 +44,12 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
         clones,
         now,
     };
-    let decision = question.decide().ok_or_else(|| Error::NotFound {
+    let mut tried = Tried::default();
+    let decision = read::try_next(cluster, &question, &mut tried).await?;
+    let decision = decision.ok_or_else(|| Error::NotFound {
         target: set.display(),
         namespace: cluster.namespace.clone(),
     })?;
-    let tried = read::try_next(cluster, &question, &decision).await?;
     unreadable.extend(tried.untold.clone());
     let held = question.held(decision, &tried);
     let facts = if held.is_nothing() {
@@ -57,7 +59,7 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
     };
     let beside = Beside {
         namespace: read::namespace(cluster, &mut unreadable).await?,
-        leader: read::leader(cluster, args, now).await?,
+        leader: leader(cluster, &args.lease, now).await?,
         unreadable,
     };
     Ok(Report::of(&question, held, facts, beside))

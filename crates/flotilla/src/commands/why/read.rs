@@ -1,43 +1,61 @@
 //! What is asked of the API server for an answer: dry runs of what comes next, the objects that tell of causes, namespace and lease.
 
-use crate::args::WhyArgs;
 use crate::cluster::{Cluster, describe};
 use crate::error::Error;
 use flotilla_engine::wire::status::Status;
 use flotilla_model::lines::in_command;
-use flotilla_model::{Decision, ObjectKey, Resource, Timestamp, Wait};
-use flotilla_why::{Facts, Leader, Question, Tried, terminating_namespace, trials};
+use flotilla_model::{Decision, ObjectKey, Resource, Wait};
+use flotilla_why::{Facts, Question, ROUNDS, Trial, Tried, terminating_namespace, trials};
 use http::Method;
 use serde_json::Value;
 
-/// Sends the first creations and trials as dry runs.
-pub(super) async fn try_next(cluster: &Cluster, question: &Question<'_>, decision: &Decision) -> Result<Tried, Error> {
-    let mut tried = Tried::default();
-    for trial in trials(decision) {
-        let path = format!(
-            "{}?dryRun=All&fieldManager=flotilla-why",
-            trial.resource().collection_path(Some(trial.namespace()))
-        );
-        let body = ("application/json", &trial.body);
-        match cluster.send(Method::POST, &path, Some(body)).await {
-            Ok(_) => tried.accept(&trial, question.set),
-            Err(kube::Error::Api(refusal)) => {
-                let status = Status {
-                    code: i32::from(refusal.code),
-                    reason: refusal.reason,
-                    message: refusal.message,
-                    ..Status::default()
-                };
-                tried.refuse(&trial, question.set, status);
-            }
-            Err(error) => {
-                let key = ObjectKey::new(trial.namespace(), trial.name());
-                let what = format!("try to create {} {key}", trial.resource());
-                return Err(describe(what, &error));
+/// Sends the first creations and trials as dry runs. Returns what a manager would decide that knows what came of them; `None` if there is no such set.
+pub(super) async fn try_next(
+    cluster: &Cluster,
+    question: &Question<'_>,
+    tried: &mut Tried,
+) -> Result<Option<Decision>, Error> {
+    let mut decision = question.decide(tried);
+    for _ in 0..ROUNDS {
+        for trial in decision.iter().flat_map(trials) {
+            if tried.begin(&trial) {
+                try_one(cluster, question, tried, &trial).await?;
             }
         }
+        decision = question.decide(tried);
     }
-    Ok(tried)
+    Ok(decision)
+}
+
+async fn try_one(
+    cluster: &Cluster,
+    question: &Question<'_>,
+    tried: &mut Tried,
+    trial: &Trial<'_>,
+) -> Result<(), Error> {
+    let path = format!(
+        "{}?dryRun=All&fieldManager=flotilla-why",
+        trial.resource().collection_path(Some(trial.namespace()))
+    );
+    let body = ("application/json", &trial.body);
+    match cluster.send(Method::POST, &path, Some(body)).await {
+        Ok(_) => tried.accept(trial, question.set),
+        Err(kube::Error::Api(refusal)) => {
+            let status = Status {
+                code: i32::from(refusal.code),
+                reason: refusal.reason,
+                message: refusal.message,
+                ..Status::default()
+            };
+            tried.refuse(trial, question.set, status);
+        }
+        Err(error) => {
+            let key = ObjectKey::new(trial.namespace(), trial.name());
+            let what = format!("try to create {} {key}", trial.resource());
+            return Err(describe(what, &error));
+        }
+    }
+    Ok(())
 }
 
 /// Reads what tells of causes; classes not where it is known already that whoever asks may not.
@@ -92,20 +110,6 @@ pub(super) async fn namespace(cluster: &Cluster, unread: &mut Vec<String>) -> Re
             ));
             Ok(None)
         }
-    }
-}
-
-/// Reads the lease.
-pub(super) async fn leader(cluster: &Cluster, args: &WhyArgs, now: Timestamp) -> Result<Leader, Error> {
-    let key = ObjectKey::new(args.lease_namespace.as_str(), args.lease_name.as_str());
-    match cluster.get(Resource::Leases, &key).await {
-        Ok(lease) => Ok(lease.map_or_else(Leader::default, |lease| Leader::of(&lease, now))),
-        // Whoever may read a set need not be allowed to read the lease; the answer does not depend on it.
-        Err(Error::Refused { .. }) => Ok(Leader {
-            holder: Some("unknown: no permission to read the lease".to_owned()),
-            silent_since: None,
-        }),
-        Err(error) => Err(error),
     }
 }
 
