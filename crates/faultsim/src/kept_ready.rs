@@ -65,9 +65,15 @@ pub(crate) fn is_under_way(pod: &PodRecord, runs_what_is_asked: bool) -> bool {
         return false;
     }
     let has_seen = detail.observed_generation >= detail.generation;
+    // What was asked for has come when it is there, by value; what the kubelet says beside is for those who do not know what they asked for.
+    let says_what = note["askedResources"]
+        .as_object()
+        .is_some_and(|asked| !asked.is_empty());
     let is_resized = || detail.resize_pending.is_some() || detail.resize_in_progress.is_some();
-    let awaits_resources =
-        || note["updateResources"] == true && (!has_seen || is_resized() || !has_all_its_resources(pod));
+    let awaits_resources = || {
+        let is_told = note["updateResources"] == true;
+        is_told && (!has_seen || !says_what && is_resized() || !has_all_its_resources(pod))
+    };
     !runs_what_is_asked || overtook && !has_seen || awaits_resources()
 }
 

@@ -413,10 +413,11 @@ impl Clones<'_> {
             .active
             .iter()
             .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) != goes_back && !self.seems_available(pod));
+        let down: Vec<&str> = down.map(|pod| pod.name()).collect();
         let over = (count(self.active.len()) - self.asked.replicas).max(0);
-        let brake = self.asked.unavailable.max(1) + over - count(down.count());
+        let brake = self.asked.unavailable.max(1) + over - count(down.len());
         require(begun - down_already <= brake.max(0), RULE_BRAKE, || {
-            format!("{begun} updates begin, and {brake} may")
+            format!("{begun} updates begin, and {brake} may; down are {}", down.join(", "))
         })
     }
 
