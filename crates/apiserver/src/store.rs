@@ -183,6 +183,8 @@ pub struct Server {
     collections: BTreeMap<StoreId, Collection>,
     /// Every object by UID.
     uids: BTreeMap<String, Place>,
+    /// UIDs of objects that are there, though not in this store.
+    elsewhere: BTreeSet<String>,
     /// What names an owner, by the owner's UID.
     dependents: BTreeMap<String, BTreeSet<Place>>,
     journal: Vec<Entry>,
@@ -270,7 +272,12 @@ impl Server {
 
     /// Whether an object with this UID exists.
     pub fn has_uid(&self, uid: &str) -> bool {
-        self.uids.contains_key(uid)
+        self.uids.contains_key(uid) || self.elsewhere.contains(uid)
+    }
+
+    /// These are UIDs of objects that exist, and were not brought here: what they own is not collected.
+    pub fn note_elsewhere(&mut self, uids: impl IntoIterator<Item = String>) {
+        self.elsewhere.extend(uids);
     }
 
     /// Takes out what has changed since this was asked last.
@@ -469,7 +476,9 @@ impl Server {
         if before == after {
             return;
         }
-        for uid in before.iter().filter(|uid| !after.contains(uid)) {
+        // Whoever makes an object names as many owners as fit into it.
+        let after: BTreeSet<String> = after.into_iter().collect();
+        for uid in before.iter().filter(|uid| !after.contains(*uid)) {
             if let Some(places) = self.dependents.get_mut(uid) {
                 places.remove(&(resource, key.clone()));
                 if places.is_empty() {

@@ -92,6 +92,12 @@ impl Cluster {
         }
     }
 
+    /// Looks after a claim whose deletion began before this cluster was simulated.
+    pub fn go_on_with_claim(&mut self, key: &ObjectKey) {
+        let delay_ms = self.between(self.nodes.pace.claim_ms.clone());
+        self.plan(delay_ms, Event::Claim(key.clone()));
+    }
+
     /// Binds a claim, or lets it go once no pod uses it.
     pub(crate) fn tend_claim(&mut self, key: &ObjectKey) {
         let Some(stored) = self.server.get(Resource::Claims, key) else {

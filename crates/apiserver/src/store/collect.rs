@@ -35,13 +35,15 @@ impl Server {
         for (resource, key) in self.litter.propagating.clone() {
             self.propagate(resource, &key);
         }
+        // Each object is looked at once, however many of its owners are gone.
+        let mut bereft: BTreeSet<Place> = BTreeSet::new();
         for uid in std::mem::take(&mut self.litter.gone) {
-            if self.has_uid(&uid) {
-                continue;
+            if !self.has_uid(&uid) {
+                bereft.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
             }
-            for (resource, key) in self.dependents.get(&uid).cloned().unwrap_or_default() {
-                self.judge(resource, &key);
-            }
+        }
+        for (resource, key) in bereft {
+            self.judge(resource, &key);
         }
     }
 
@@ -77,7 +79,7 @@ impl Server {
         let mut is_done = true;
         for (kind, dependent) in &dependents {
             if finalizer == ORPHAN {
-                self.drop_owner(*kind, dependent, &uid);
+                self.drop_owners(*kind, dependent, &BTreeSet::from([uid.clone()]));
             } else {
                 is_done &= !self.blocks(*kind, dependent, &uid);
                 self.discard(*kind, dependent);
@@ -117,13 +119,11 @@ impl Server {
             return;
         };
         let owners = super::owner_uids(&value);
-        let (there, gone): (Vec<_>, Vec<_>) = owners.into_iter().partition(|uid| self.has_uid(uid));
+        let (there, gone): (BTreeSet<_>, BTreeSet<_>) = owners.into_iter().partition(|uid| self.has_uid(uid));
         if there.is_empty() {
             self.discard(resource, key);
         } else {
-            for uid in gone {
-                self.drop_owner(resource, key, &uid);
-            }
+            self.drop_owners(resource, key, &gone);
         }
     }
 
@@ -141,11 +141,11 @@ impl Server {
         }
     }
 
-    fn drop_owner(&mut self, resource: StoreId, key: &ObjectKey, owner: &str) {
-        // It exists, and one owner less breaks no rule.
+    fn drop_owners(&mut self, resource: StoreId, key: &ObjectKey, gone: &BTreeSet<String>) {
+        // It exists, and fewer owners break no rule.
         let _ = self.amend(resource, key, |value| {
             if let Some(list) = value["metadata"]["ownerReferences"].as_array_mut() {
-                list.retain(|o| o["uid"] != *owner);
+                list.retain(|o| !o["uid"].as_str().is_some_and(|uid| gone.contains(uid)));
                 if list.is_empty() {
                     value["metadata"].as_object_mut().map(|m| m.remove("ownerReferences"));
                 }

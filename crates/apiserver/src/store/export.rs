@@ -81,9 +81,14 @@ impl Server {
     }
 
     /// Stores objects of another API server as they are there: with their UIDs, versions, times and statuses. Nothing follows from it:
-    /// neither admission nor the journal hears of it.
+    /// neither admission nor the journal hears of it. Owners that are not stored, nor [noted](Server::note_elsewhere), count as gone.
     pub fn restore(&mut self, objects: Vec<Foreign>) -> Result<(), String> {
-        let number = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+        // No server has counted further; whatever a file says, there has to be room to count on.
+        const LAST: u64 = u64::MAX / 2;
+        let number = |object: &Value| {
+            let version = object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok()?;
+            Some(version.min(LAST))
+        };
         let mut objects = objects;
         // The objects of a kind need its definition; and one server counts the versions of all its objects in one row.
         objects.sort_by_key(|o| (o.resource != DEFINITIONS, number(&o.object)));
