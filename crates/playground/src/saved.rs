@@ -11,6 +11,9 @@ const FORM: u64 = 1;
 /// So many nodes are simulated, at most.
 const NODES_MAX: u64 = 100_000;
 
+/// No world was saved later: in milliseconds since 1970, the year 2500 or so.
+const LATEST_MS: i64 = 530 * 365 * 24 * 3_600_000;
+
 /// Why a saved world cannot be gone on with.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -65,6 +68,14 @@ fn check_form(saved: &Value) -> Result<(), LoadError> {
     let nodes = saved["nodes"].as_u64().filter(|nodes| *nodes <= NODES_MAX);
     if nodes.is_none() && !saved["nodes"].is_null() {
         let why = format!("nodes is {}, and has to be a number up to {NODES_MAX}", saved["nodes"]);
+        return Err(LoadError::Unreadable(why));
+    }
+    let now = saved["now"].as_i64().filter(|now| (0..=LATEST_MS).contains(now));
+    if now.is_none() && !saved["now"].is_null() {
+        let why = format!(
+            "now is {}, and has to be a time in milliseconds since 1970",
+            saved["now"]
+        );
         return Err(LoadError::Unreadable(why));
     }
     let objects = saved["server"]["objects"].as_array().into_iter().flatten();
@@ -233,6 +244,12 @@ mod tests {
                 "nodes is 1000000000000, and has to be a number up to 100000",
             ),
             ("/nodes", json!("two"), "nodes is \"two\", and has to be a number"),
+            (
+                "/now",
+                json!(i64::MAX),
+                "now is 9223372036854775807, and has to be a time",
+            ),
+            ("/now", json!("x"), "now is \"x\", and has to be a time"),
             (
                 "/server/objects/0",
                 json!("pod"),

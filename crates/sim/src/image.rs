@@ -5,8 +5,9 @@
 const NAME_MAX: usize = 255;
 /// The longest tag, in bytes.
 const TAG_MAX: usize = 128;
-/// The fewest digits of a digest.
-const DIGEST_MIN: usize = 32;
+/// Algorithms of digests, and how many digits each has.
+/// <https://github.com/opencontainers/go-digest/blob/master/algorithm.go>
+const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
 /// What is wrong with a reference to an image (`[DOMAIN[:PORT]/]PATH[:TAG][@DIGEST]`), in the words of kubelets; `None` if it can be read.
 pub(crate) fn why_invalid(image: &str) -> Option<&'static str> {
@@ -31,6 +32,10 @@ pub(crate) fn why_invalid(image: &str) -> Option<&'static str> {
         || tag.is_some_and(|tag| !is_tag(tag))
         || digest.is_some_and(|digest| !is_digest(digest))
     {
+        return INVALID;
+    }
+    let is_id = |text: &str| text.len() == DIGESTS[0].1 && text.bytes().all(is_digit);
+    if rest == image && is_id(rest) {
         return INVALID;
     }
     if path.bytes().any(|b| b.is_ascii_uppercase()) && path.to_ascii_lowercase().split('/').all(is_component) {
@@ -90,12 +95,12 @@ fn is_digest(digest: &str) -> bool {
     let Some((algorithm, digits)) = digest.split_once(':') else {
         return false;
     };
-    let is_part = |part: &str| {
-        part.bytes().next().is_some_and(|b| b.is_ascii_alphabetic()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
-    };
-    algorithm.split(['-', '_', '+', '.']).all(is_part)
-        && digits.len() >= DIGEST_MIN
-        && digits.bytes().all(|b| b.is_ascii_hexdigit())
+    let mut known = DIGESTS.iter();
+    known.any(|(name, length)| *name == algorithm && *length == digits.len()) && digits.bytes().all(is_digit)
+}
+
+fn is_digit(b: u8) -> bool {
+    matches!(b, b'0'..=b'9' | b'a'..=b'f')
 }
 
 #[cfg(test)]
@@ -140,6 +145,9 @@ mod tests {
             ("https://registry.example.com/app", invalid),
             ("registry.example.com:port/app", invalid),
             ("app@sha256:abc", invalid),
+            (&format!("app@{}", digest.to_uppercase().replace("SHA", "sha")), invalid),
+            (&format!("app@md5:{}", "0a".repeat(16)), invalid),
+            (&"0a".repeat(32), invalid),
             ("äpp", invalid),
             (&long, "repository name must not be more than 255 characters"),
         ] {
