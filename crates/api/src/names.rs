@@ -103,7 +103,8 @@ pub const DELETE_PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
 pub const WEBHOOKS_LABEL: &str = "flotilla.rs/webhooks";
 /// Annotation of the managers' lease while nobody holds it: up to which version of each kind the writes of its last holder went.
 pub const LAST_WRITES: &str = "flotilla.rs/last-writes";
-/// Annotation of the managers' lease: the kinds of sets that its holder looks after, such as `statefulsets.apps.kruise.io`, joined by commas.
+/// Annotation of the managers' lease: the kinds of sets that its holder looks after, such as `3;clonesets.apps.kruise.io,statefulsets.apps`. The
+/// number is `leaseTransitions`: with another it is of a former holder.
 pub const LOOKS_AFTER: &str = "flotilla.rs/looks-after";
 /// Annotation of an object read through an older version: fields that this version lacks, as JSON.
 pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";

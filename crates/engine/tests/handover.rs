@@ -417,7 +417,7 @@ fn r_6_a_renewal_takes_away_what_stands_on_the_lease() {
     assert_eq!(renewals.len(), 1);
     assert_eq!(
         renewals[0]["metadata"]["annotations"],
-        json!({LAST_WRITES: null, LOOKS_AFTER: "statefulsets.apps"})
+        json!({LAST_WRITES: null, LOOKS_AFTER: "0;statefulsets.apps"})
     );
 }
 

@@ -30,8 +30,12 @@ impl Leader {
         let renewed = spec["renewTime"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
         let seconds = spec["leaseDurationSeconds"].as_u64();
         let holds_for = seconds.map(|seconds| Duration::from_secs(seconds).saturating_add(CLOCKS_DIFFER));
-        let kinds = lease["metadata"]["annotations"][names::LOOKS_AFTER].as_str();
-        let kinds = kinds.into_iter().flat_map(|kinds| kinds.split(','));
+        let said = lease["metadata"]["annotations"][names::LOOKS_AFTER].as_str();
+        let said = said.and_then(|said| said.split_once(';'));
+        let said = said.filter(|(transitions, _)| {
+            transitions.parse().ok() == Some(spec["leaseTransitions"].as_i64().unwrap_or(0))
+        });
+        let kinds = said.into_iter().flat_map(|(_, kinds)| kinds.split(','));
         let is_over = |renewed: &Timestamp| holds_for.is_some_and(|long| now.since(*renewed) > long);
         Leader {
             silent_since: renewed.filter(|at| holder.is_some() && is_over(at)),
@@ -162,8 +166,9 @@ mod tests {
             lease["metadata"]["annotations"][names::LOOKS_AFTER] = json!(kinds);
             Leader::of(&lease, now)
         };
-        let advanced = "clonesets.apps.kruise.io,statefulsets.apps.kruise.io";
-        let both = "clonesets.apps.kruise.io,statefulsets.apps,statefulsets.apps.kruise.io";
+        let advanced = "0;clonesets.apps.kruise.io,statefulsets.apps.kruise.io";
+        let both = "0;clonesets.apps.kruise.io,statefulsets.apps,statefulsets.apps.kruise.io";
+        let former = "4;clonesets.apps.kruise.io";
         let left =
             "the manager that leads does not look after statefulsets.apps, which kube-controller-manager does then";
         let silent = "manager a has not renewed the lease for ";
@@ -174,6 +179,7 @@ mod tests {
             (with(lease(3), advanced), SetKind::Clone, None),
             (with(lease(3), both), SetKind::Native, None),
             (with(lease(3), ""), SetKind::Native, None),
+            (with(lease(3), former), SetKind::Native, None),
             (with(lease(80), advanced), SetKind::Native, Some(left)),
             (with(lease(80), both), SetKind::Native, Some(silent)),
             (with(lease(80), advanced), SetKind::Advanced, Some(silent)),

@@ -79,7 +79,8 @@ pub struct LeaseSpec {
     pub transitions: i32,
     /// What its last holder noted when it gave it up, see [`Note`]; empty if nothing.
     pub last_writes: String,
-    /// The kinds of sets that its holder looks after, joined by commas; empty if it does not say. For people: nothing here depends on it.
+    /// The kinds of sets that its holder looks after, joined by commas, behind how often the lease had changed hands and a semicolon; empty if it
+    /// does not say. For people: nothing here depends on it.
     pub looks_after: String,
 }
 
@@ -375,14 +376,19 @@ impl Elector {
     fn acquire(&mut self, record: Option<LeaseRecord>, now: Timestamp) {
         let ours = record.as_ref().is_some_and(|r| r.spec.holder == self.identity);
         let old = record.as_ref().map(|r| r.spec.clone()).unwrap_or_default();
+        let transitions = old.transitions.saturating_add(i32::from(!ours && record.is_some()));
+        let is_said = !self.looks_after.is_empty();
         let spec = LeaseSpec {
             holder: self.identity.clone(),
             duration_seconds: self.duration_seconds(),
             acquired: if ours { old.acquired } else { now },
             renewed: now,
-            transitions: old.transitions.saturating_add(i32::from(!ours && record.is_some())),
+            transitions,
             last_writes: String::new(),
-            looks_after: self.looks_after.clone(),
+            // Whoever does not know of it leaves it where it is: by how often the lease changed hands it is known to be old.
+            looks_after: is_said
+                .then(|| format!("{transitions};{}", self.looks_after))
+                .unwrap_or_default(),
         };
         (self.offered, self.inherited) = (old.note(), None);
         let call = match record {
