@@ -360,6 +360,15 @@ impl Asking {
         // The real server looks twice at some fields, and says so; once is enough for people.
         fields.dedup();
         let mut message = text(&status["message"]);
+        // Of a patch whose result has a value of the wrong type the API server quotes all of it first.
+        const WRONG_TYPE: &str = "json: cannot unmarshal";
+        if let Some(begin) = message
+            .rfind(WRONG_TYPE)
+            .filter(|_| !fields.is_empty() || message.starts_with("\"\""))
+        {
+            message.drain(..begin);
+            fields = wrong_type(&message).into_iter().collect();
+        }
         let unknown = unknown_fields(&message);
         if !unknown.is_empty() {
             fields = unknown;
@@ -388,6 +397,24 @@ fn warning_text(header: &str) -> String {
     let quoted = header.trim_start_matches("299 - ");
     let text = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     text.unwrap_or(quoted).replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+/// The field of which the server says that its value is of another type: `... into Go struct field EnvVar.spec.template.spec.containers.env.value of type
+/// string`. It does not say which of the items of a list it is in.
+fn wrong_type(message: &str) -> Option<crate::report::Field> {
+    let (_, rest) = message.split_once(" into ")?;
+    let (path, kind) = rest.split_once(" of type ")?;
+    let path = match path.strip_prefix("Go struct field ") {
+        // The name of the struct comes first.
+        Some(path) => path.split_once('.')?.1,
+        None => path.strip_prefix("field ")?,
+    };
+    Some(crate::report::Field {
+        field: path.to_owned(),
+        place: None,
+        rule: "FieldValueTypeInvalid".to_owned(),
+        message: format!("has to be of type {kind}"),
+    })
 }
 
 /// The fields that the server names in a sentence only, since it does not know them.

@@ -20,6 +20,7 @@
 mod apply;
 mod change;
 mod manager;
+mod manifest;
 mod refers;
 mod report;
 mod run;
@@ -41,6 +42,15 @@ pub use report::{
 pub use run::Reach;
 pub use state::{Brought, State, Unread, ZONES};
 
+/// Adds sentences that are not told yet.
+fn extend(told: &mut Vec<String>, more: Vec<String>) {
+    for sentence in more {
+        if !told.contains(&sentence) {
+            told.push(sentence);
+        }
+    }
+}
+
 /// What these changes would do, one after the other, to the cluster in this state.
 ///
 /// Fails with a sentence if the state cannot be loaded. A change that the API server would refuse is part of the plan.
@@ -50,12 +60,15 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
     let mut absent = Vec::new();
     for (set, traced) in plan.sets.iter().zip(&outcome.sets) {
         plan.unknowns.extend(refers::refused_now(state, set, traced));
-        let found = refers::look(state, set, &traced.spec);
-        plan.missing.extend(found.missing);
+        for (part, spec) in traced.by_templates(set) {
+            let found = refers::look(state, &part, &spec);
+            extend(&mut plan.missing, found.missing);
+            extend(&mut plan.warnings, found.unread);
+            absent.extend(found.absent);
+        }
         plan.missing.extend(refers::not_created_now(state, set, traced));
         plan.missing.extend(refers::without_room(state, set, traced));
-        plan.warnings.extend(found.unread);
-        absent.extend(found.absent);
+        plan.warnings.extend(traced.claims_go_from_now_on());
     }
     if outcome.sets.iter().any(trace::Traced::makes_pods) || !absent.is_empty() {
         let with_new_revisions = outcome.sets.iter().filter(|set| set.makes_pods_of_new_revisions());
@@ -67,6 +80,7 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         plan.doubt(&outcome, &doubtful);
     }
     plan.leave_out(Vec::new(), outcome.unknowns);
+    plan.leave_out(Vec::new(), manifest::doubts(state, changes));
     if !outcome.others.is_empty() {
         // Those that are under way without the change go on with that.
         let without = run::simulate(&state.before(), &[], run::NewPods::BecomeReady, reach)?;

@@ -10,11 +10,11 @@ use crate::Change;
 use crate::report::{Action, ClaimAction, SetPlan, Step};
 use crate::state::{State, VOLUMES, list};
 use crate::trace::Traced;
-use flotilla_model::PodRecord;
 use flotilla_model::records::storage_class_of;
+use flotilla_model::{PodRecord, SetKind};
 use flotilla_sim::server::{Absent, AbsentKind};
 use flotilla_sim::{placement, room};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// What came of looking for what new pods of a set refer to, in sentences.
@@ -92,6 +92,20 @@ pub(crate) fn absent(state: &State, changes: &[Change]) -> Vec<Absent> {
             absent.extend(missing);
         }
     }
+    // Pods that a partition keeps are made of former templates.
+    for revision in state.all("apps", "controllerrevisions") {
+        let Some((owner, group, resource)) = set_of_revision(revision) else {
+            continue;
+        };
+        let namespace = revision["metadata"]["namespace"].as_str().unwrap_or_default();
+        let needed = essentials(&revision["data"]["spec"]["template"]["spec"]).into_iter();
+        let missing = needed.filter_map(|(kind, name)| missing(state, kind, namespace, name));
+        if is_changed(group, resource, &json!({"name": owner, "namespace": namespace})) {
+            asked_for.extend(missing);
+        } else {
+            absent.extend(missing);
+        }
+    }
     for change in changes {
         let (_, key) = change.target();
         if let Change::Apply(manifest) = change {
@@ -100,6 +114,19 @@ pub(crate) fn absent(state: &State, changes: &[Change]) -> Vec<Absent> {
         }
     }
     absent.difference(&asked_for).cloned().collect()
+}
+
+/// The set of a revision: its name, and its kind as group and plural.
+fn set_of_revision(revision: &Value) -> Option<(&str, &'static str, &'static str)> {
+    let owner = list(&revision["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true)?;
+    let (group, _) = owner["apiVersion"].as_str()?.split_once('/')?;
+    let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone].into_iter();
+    let mut named = kinds.map(|kind| {
+        let of = kind.resource().api_version().split_once('/').map_or("", |(of, _)| of);
+        (kind, of)
+    });
+    let (kind, group) = named.find(|(kind, of)| *of == group && owner["kind"] == kind.resource().kind())?;
+    Some((owner["name"].as_str()?, group, kind.resource().plural()))
 }
 
 /// Whether objects of these are sets.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Plan {
     /// One sentence that says it all.
     pub summary: String,
-    /// Whether a pod that exists is deleted, replaced, updated or taken out of service.
+    /// Whether a pod that exists is deleted, replaced, updated or taken out of service, or a claim removed with its data.
     pub disrupts: bool,
     /// The sets that are changed, in the order of the changes.
     pub sets: Vec<SetPlan>,
@@ -114,7 +114,8 @@ pub struct SetPlan {
     pub claim_templates_changed: Vec<String>,
     /// What is waited for at the end: the rollout goes no further by itself.
     pub blocked: Vec<Blocked>,
-    /// Whether at the end there are as many pods as are wanted, and none is at another revision but on purpose.
+    /// Whether at the end there are exactly as many pods as are wanted, those that were made or changed are available, and none is at another
+    /// revision but on purpose.
     pub is_carried_out: bool,
     /// What would happen if the pods that are made do not become ready; absent if none is made.
     pub if_new_pods_are_not_ready: Option<Doubt>,
@@ -401,7 +402,9 @@ impl SetPlan {
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
             blocked: blocked(&set.waits, &whom(set, &name, &missing(set)), &former),
-            is_carried_out: former.is_empty() && set.after.as_ref().is_none_or(|record| has_all_pods(set, record)),
+            is_carried_out: former.is_empty()
+                && set.serves_with_what_was_made()
+                && set.after.as_ref().is_none_or(|record| has_all_pods(set, record)),
             if_new_pods_are_not_ready: None,
         }
     }
@@ -411,9 +414,11 @@ impl SetPlan {
         self.waves.iter().flat_map(|wave| &wave.steps)
     }
 
-    /// Whether a pod that exists is deleted, replaced, updated or taken out of service.
+    /// Whether a pod that exists is deleted, replaced, updated or taken out of service, or a claim removed with its data.
     pub fn disrupts(&self) -> bool {
+        let mut claims = self.claims.iter();
         self.steps().any(|step| step.action != Action::Create)
+            || claims.any(|claim| claim.action == ClaimAction::Delete)
     }
 }
 
@@ -504,13 +509,13 @@ fn former(set: &Traced, stays: &[Stays]) -> BTreeSet<String> {
     old.map(|pod| pod.name().to_owned()).collect()
 }
 
-/// Whether as many pods are there as are wanted, none of them on its way out.
+/// Whether exactly as many pods are there as are wanted, none of them on its way out.
 fn has_all_pods(set: &Traced, record: &SetRecord) -> bool {
     let there = set
         .pods
         .iter()
         .filter(|pod| !pod.is_terminating() && !pod.is_terminal());
-    there.count() >= usize::try_from(record.spec.replicas).unwrap_or(0)
+    there.count() == usize::try_from(record.spec.replicas).unwrap_or(0)
 }
 
 fn blocked(waits: &[Wait], whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Blocked> {

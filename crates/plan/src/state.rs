@@ -74,6 +74,14 @@ const LOOKED_AT: [(&str, &str); 11] = [
     ("storage.k8s.io", "storageclasses"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
 ];
+/// Kinds of owners that are among it: group, kind, and plural.
+const OWNERS: [(&str, &str, &str); 5] = [
+    ("", "Pod", "pods"),
+    ("", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    ("apps", "StatefulSet", "statefulsets"),
+    ("apps.kruise.io", "StatefulSet", "statefulsets"),
+    ("apps.kruise.io", "CloneSet", "clonesets"),
+];
 /// Volumes of storage, as plural.
 pub(crate) const VOLUMES: &str = "persistentvolumes";
 /// Labels of volumes that say where they are.
@@ -177,10 +185,10 @@ impl State {
         Cow::Owned(state)
     }
 
-    /// Whether the change brings along an object of such a kind, by its plural.
-    pub(crate) fn brings(&self, is_such: impl Fn(&str) -> bool) -> bool {
+    /// Whether the change brings along an object of such a kind, by its plural, to a namespace.
+    pub(crate) fn brings(&self, namespace: &str, is_such: impl Fn(&str) -> bool) -> bool {
         let mut brought = self.brought.iter().map(|brought| &self.objects[brought.place]);
-        brought.any(|object| is_such(&object.resource))
+        brought.any(|object| is_such(&object.resource) && object.object["metadata"]["namespace"] == namespace)
     }
 
     /// Puts into the cluster what the change brings along.
@@ -203,7 +211,13 @@ impl State {
             self.taken_by_others.clone(),
             self.reach(),
         );
+        cluster.server.note_elsewhere(self.owners_elsewhere());
         cluster.server.restore(self.what_matters())?;
+        let going = self.all("", "persistentvolumeclaims").map(|claim| &claim["metadata"]);
+        for meta in going.filter(|meta| !meta["deletionTimestamp"].is_null()) {
+            let text = |field: &str| meta[field].as_str().unwrap_or_default();
+            cluster.go_on_with_claim(&ObjectKey::new(text("namespace"), text("name")));
+        }
         cluster.nodes.cut_off = self
             .cut_off(&cluster)
             .iter()
@@ -217,12 +231,43 @@ impl State {
         Ok(cluster)
     }
 
+    /// Owners that are not looked for, by UID. They are taken to be there: nothing of theirs is collected because of what was not read.
+    fn owners_elsewhere(&self) -> BTreeSet<String> {
+        let objects = self.objects.iter().filter(|object| matters(object));
+        let owners = objects.flat_map(|object| owners(&object.object).map(|owner| (&object.object, owner)));
+        let elsewhere = owners.filter(|(object, owner)| !self.is_looked_for(owner, object));
+        elsewhere
+            .filter_map(|(_, owner)| owner["uid"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// Whether an owner of an object would be among what was read, if it were there.
+    fn is_looked_for(&self, owner: &Value, object: &Value) -> bool {
+        let version = owner["apiVersion"].as_str().unwrap_or_default();
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let found = OWNERS
+            .iter()
+            .find(|(known, kind, _)| *known == group && owner["kind"] == *kind);
+        found.is_some_and(|(group, _, resource)| {
+            !self.is_unread((group, resource), object["metadata"]["namespace"].as_str())
+        })
+    }
+
     /// From which nodes volumes can be reached, by their names. Whom one was reserved for once does not matter: claims name theirs.
     fn reach(&self) -> BTreeMap<String, Value> {
         let volumes = self.all("", VOLUMES);
         volumes
             .filter_map(|volume| Some((volume["metadata"]["name"].as_str()?.to_owned(), reached_from(volume)?)))
             .collect()
+    }
+
+    /// A set as the API server has it.
+    pub(crate) fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Value> {
+        let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
+        self.all(group, kind.resource().plural()).find(|object| {
+            let meta = &object["metadata"];
+            meta["name"] == key.name.as_str() && meta["namespace"] == key.namespace.as_ref()
+        })
     }
 
     /// Sets that are being deleted.
@@ -280,10 +325,28 @@ impl State {
         foreign.object["metadata"]
             .as_object_mut()
             .map(|meta| meta.remove("managedFields"));
+        self.keep_owners_that_count(&mut foreign.object);
         if foreign.resource == "persistentvolumeclaims" && self.waits_for_a_pod(&foreign.object) {
             bind(&mut foreign.object);
         }
         foreign
+    }
+
+    /// Of owners that are not looked for, one keeps an object as well as many: whoever may make objects can name very many.
+    fn keep_owners_that_count(&self, object: &mut Value) {
+        let mut seen = BTreeSet::new();
+        let mut has_one_elsewhere = false;
+        let kept: Vec<Value> = owners(object)
+            .filter(|owner| {
+                let is_new = seen.insert(owner["uid"].as_str());
+                let is_plain = owner["controller"] != true && !self.is_looked_for(owner, object);
+                is_new && !(is_plain && std::mem::replace(&mut has_one_elsewhere, true))
+            })
+            .cloned()
+            .collect();
+        if !kept.is_empty() {
+            object["metadata"]["ownerReferences"] = Value::Array(kept);
+        }
     }
 
     /// Whether a claim has no volume because it is not made yet, or because no pod that mounts it was scheduled yet. That one is found then is
@@ -369,6 +432,11 @@ impl State {
     }
 }
 
+/// The owners that an object names.
+fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    list(&object["metadata"]["ownerReferences"])
+}
+
 /// Whether an object decides anything in the simulated cluster.
 fn matters(object: &Foreign) -> bool {
     let name = object.object["metadata"]["name"].as_str().unwrap_or_default();
@@ -413,7 +481,8 @@ fn reached_from(volume: &Value) -> Option<Value> {
 
 /// Gives a claim the volume that it asks for.
 fn bind(claim: &mut Value) {
-    let capacity = claim["spec"]["resources"]["requests"].clone();
+    let asked = &claim["spec"]["resources"]["requests"];
+    let capacity = if asked.is_object() { asked.clone() } else { json!({}) };
     claim["status"] = json!({"phase": "Bound", "capacity": capacity});
 }
 

@@ -4,6 +4,7 @@ mod clones;
 mod doubts;
 mod growth;
 mod lab;
+mod owners;
 mod rests;
 mod room;
 mod text;

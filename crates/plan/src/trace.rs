@@ -1,10 +1,11 @@
 //! What happens to one set, from the moment of the change on.
 
-use crate::report::{Action, ClaimAction, UnknownField, Verb};
+mod specification;
+
+use crate::report::{Action, ClaimAction, Verb};
 use crate::state;
 use crate::waves::{Mark, waves};
 use flotilla_engine::wire::Object;
-use flotilla_model::set::{Area, FieldProblem};
 use flotilla_model::{ClaimRecord, ObjectKey, OwnerRef, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::{Actor, Entry, Stored};
@@ -59,6 +60,8 @@ pub(crate) struct Traced {
     /// Claims that are still there when the set is not.
     pub(crate) claims_left: Vec<String>,
     pub(crate) revisions: Vec<String>,
+    /// The templates of its revisions at the end, by their names.
+    templates: BTreeMap<String, Value>,
     /// Whether at the end there is another revision to go back to.
     pub(crate) can_go_back: bool,
     /// Whether nothing happens any more.
@@ -101,6 +104,7 @@ impl Traced {
             spec: Value::Null,
             claims_left: Vec::new(),
             revisions: Vec::new(),
+            templates: BTreeMap::new(),
             can_go_back: false,
             is_over: false,
             waits: Vec::new(),
@@ -162,11 +166,15 @@ impl Traced {
         let own = cluster
             .server
             .all(Resource::Revisions)
-            .filter(|stored| match &stored.object {
-                Some(Object::Revision(revision)) => uid.is_some_and(|uid| revision.meta.is_controlled_by(uid)),
-                _ => false,
+            .filter_map(|stored| match &stored.object {
+                Some(Object::Revision(revision)) if uid.is_some_and(|uid| revision.meta.is_controlled_by(uid)) => {
+                    let template = stored.value()["data"]["spec"]["template"].clone();
+                    Some((revision.meta.key.name.to_string(), template))
+                }
+                _ => None,
             });
-        self.can_go_back = own.take(2).count() > 1;
+        self.templates = own.collect();
+        self.can_go_back = self.templates.len() > 1;
         if self.after.is_none() && self.before.is_some() {
             let here = |key: &ObjectKey| key.namespace == self.key.namespace;
             // Nobody is told to delete what a pod of somebody else mounts, or what has the name of a claim of another set.
@@ -174,48 +182,20 @@ impl Traced {
             let mounted: BTreeSet<String> = others.flat_map(|pod| pod.claims().map(|(_, claim)| claim)).collect();
             let sets = sets(cluster).filter(|set| here(&set.meta.key));
             let is_of_others = |name: &str| mounted.contains(name) || sets.clone().any(|set| is_named_for(set, name));
+            // A name alone is nobody's: claims of a set carry what its selector asks for.
+            let is_labelled = |claim: &ClaimRecord| {
+                let set = self.before.as_ref();
+                set.is_some_and(|set| set.spec.selector.matches(|key| claim.meta.labels.get(key)))
+            };
             let own = claims(cluster).filter(|claim| {
                 let key = &claim.meta.key;
-                let is_left = here(key) && self.is_own_claim(&key.name) && claim.meta.deleted.is_none();
+                let is_own = self.former_claims.contains(key.name.as_str())
+                    || self.is_own_claim(&key.name) && is_labelled(claim);
+                let is_left = here(key) && is_own && claim.meta.deleted.is_none();
                 is_left && !is_of_others(&key.name)
             });
             self.claims_left = own.map(|claim| claim.meta.key.name.to_string()).collect();
         }
-    }
-
-    /// Claim templates that differ from those before, or are in one of both only.
-    pub(crate) fn claim_templates_changed(&self) -> Vec<String> {
-        let (Some(before), Some(after)) = (&self.before, &self.after) else {
-            return Vec::new();
-        };
-        let (before, after) = (&before.spec.claim_templates, &after.spec.claim_templates);
-        let changed = after.iter().filter(|template| !before.contains(template));
-        let gone = before
-            .iter()
-            .filter(|old| !after.iter().any(|template| template.name == old.name));
-        changed.chain(gone).map(|template| template.name.to_string()).collect()
-    }
-
-    /// Each field of the set that cannot be read: it cannot be told what was meant.
-    pub(crate) fn unreadable_fields(&self) -> Vec<UnknownField> {
-        let problems = self.after.iter().flat_map(|set| &set.spec.problems);
-        let words = |problem: &FieldProblem| {
-            let consequence = match problem.stops {
-                Area::Nothing => "it counts as not there",
-                _ => "what depends on it is not done until it is corrected",
-            };
-            let (object, namespace) = (self.kind.describe(&self.key.name), self.key.namespace.to_string());
-            UnknownField {
-                sentence: format!(
-                    "{object} in namespace {namespace}: {} holds {}, and {}; {consequence}",
-                    problem.path, problem.found, problem.rule
-                ),
-                object,
-                namespace,
-                field: problem.path.clone(),
-            }
-        };
-        problems.map(words).collect()
     }
 
     fn min_ready(&self) -> Duration {
@@ -436,6 +416,12 @@ impl Traced {
     /// How many pods are available now.
     pub(crate) fn available_now(&self) -> usize {
         self.available.len()
+    }
+
+    /// Whether all pods that were made or changed, and are there at the end, are available then.
+    pub(crate) fn serves_with_what_was_made(&self) -> bool {
+        let mut made = self.items.iter().filter(|item| item.is_made || item.is_updated);
+        made.all(|item| !self.own.contains_key(&item.pod) || self.available.contains(&item.pod))
     }
 
     /// Whether any pod is made.

@@ -28,11 +28,7 @@ pub(crate) fn refused_now(state: &State, set: &SetPlan, traced: &Traced) -> Vec<
     {
         return Vec::new();
     }
-    let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
-    let live = state.all(group, kind.resource().plural()).find(|object| {
-        let meta = &object["metadata"];
-        meta["name"] == key.name.as_str() && meta["namespace"] == key.namespace.as_ref()
-    });
+    let live = state.set(kind, key);
     let conditions = list(&live.unwrap_or(&Value::Null)["status"]["conditions"]);
     // What a quota refuses, the simulated API server refuses, too; what is no refusal, others see.
     let of_others = [
@@ -75,8 +71,8 @@ const NOT_CREATED: [&str; 3] = [
 /// What containers of the set's pods fail at before they run, where new ones are like them.
 pub(crate) fn not_created_now(state: &State, set: &SetPlan, traced: &Traced) -> Vec<String> {
     // What they lack may come with the change.
-    let is_read = |object: &str| matches!(object, "configmaps" | "secrets");
-    if !makes_pods(set) || state.brings(is_read) {
+    let is_read = |resource: &str| matches!(resource, "configmaps" | "secrets");
+    if !makes_pods(set) || state.brings(&set.namespace, is_read) {
         return Vec::new();
     }
     let own: BTreeSet<String> = traced.began_with.iter().map(ToString::to_string).collect();
@@ -90,11 +86,12 @@ pub(crate) fn not_created_now(state: &State, set: &SetPlan, traced: &Traced) -> 
         ] {
             for status in list(&pod["status"][statuses]) {
                 let name = status["name"].as_str().unwrap_or_default();
-                if what_it_needs(&pod["spec"], containers, name) != what_it_needs(new, containers, name) {
-                    continue;
-                }
                 let waiting = &status["state"]["waiting"];
                 let text = |field: &str| waiting[field].as_str().unwrap_or_default();
+                let what = what_counts(text("reason"), text("message"));
+                if what_it_needs(&pod["spec"], containers, name, what) != what_it_needs(new, containers, name, what) {
+                    continue;
+                }
                 if NOT_CREATED.contains(&text("reason")) {
                     failing.entry(name).or_insert((text("reason"), text("message")));
                 } else if status["ready"] == true {
@@ -114,14 +111,29 @@ pub(crate) fn not_created_now(state: &State, set: &SetPlan, traced: &Traced) -> 
     failing.into_iter().map(sentence).collect()
 }
 
-/// What decides whether the container of this name can be created, as far as no API server fills it in.
-fn what_it_needs<'v>(pod: &'v Value, containers: &str, name: &str) -> Option<Vec<(&'static str, &'v Value)>> {
+/// The fields of a container that decide whether it fails in these words of a kubelet, beside what it reads.
+fn what_counts(reason: &str, message: &str) -> &'static [&'static str] {
+    let of_its_user = message.contains("image") || message.contains("user");
+    match reason == NOT_CREATED[0] {
+        // A key that is missing is so for whatever image.
+        true if !of_its_user => &[],
+        true => &["image", "securityContext"],
+        false => &["image", "command", "args", "securityContext", "workingDir"],
+    }
+}
+
+/// What decides whether the container of this name can be created, as far as no API server fills it in: these fields of it, and what it reads.
+fn what_it_needs<'v>(
+    pod: &'v Value,
+    containers: &str,
+    name: &str,
+    fields: &'static [&'static str],
+) -> Option<Vec<(&'static str, &'v Value)>> {
     let container = list(&pod[containers]).find(|container| container["name"] == name)?;
-    let fields = ["image", "command", "args", "securityContext", "workingDir"];
     let sources = list(&container["envFrom"]).flat_map(|source| [&source["configMapRef"], &source["secretRef"]]);
     let variables = list(&container["env"]).map(|variable| &variable["valueFrom"]);
     let keys = variables.flat_map(|from| [&from["configMapKeyRef"], &from["secretKeyRef"]]);
-    let needed = fields.into_iter().map(|field| (field, &container[field]));
+    let needed = fields.iter().map(|field| (*field, &container[*field]));
     let of_pod = ("pod", &pod["securityContext"]);
     let needed = needed
         .chain([of_pod])

@@ -195,6 +195,23 @@ impl Lab {
         }
     }
 
+    /// Somebody owns a set.
+    pub(super) fn is_owned(&mut self, set: &str, owners: Value) {
+        let stored = self.cluster.server.get(Resource::AdvancedSets, &key(set));
+        let mut object = stored.expect("it is there").to_value();
+        object["metadata"]["ownerReferences"] = owners;
+        self.more.push(foreign("apps.kruise.io", "statefulsets", object));
+    }
+
+    /// A claim is being deleted, and stays as long as a pod mounts it.
+    pub(super) fn claim_goes(&mut self, claim: &str) {
+        let stored = self.cluster.server.get(Resource::Claims, &key(claim));
+        let mut object = stored.expect("it is there").to_value();
+        object["metadata"]["deletionTimestamp"] = json!(self.cluster.now().to_string());
+        object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+        self.more.push(foreign("", "persistentvolumeclaims", object));
+    }
+
     fn is_held_up(&mut self, pod: &str, reason: &str, message: &str) {
         let mut status = self.pod(pod)["status"].clone();
         let container = &mut status["containerStatuses"][0];

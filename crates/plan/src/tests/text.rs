@@ -2,6 +2,7 @@
 
 use super::lab::{self, Lab, manifest};
 use super::{ROLLING, with};
+use crate::Change;
 use flotilla_model::SetKind::{Advanced, Native};
 use serde_json::json;
 
@@ -127,4 +128,25 @@ fn nobody_forges_a_line_by_a_name_of_theirs() {
         text.matches("x\\nweb: no pod is touched\\u{1b}[1A").count() >= 9,
         "{text}"
     );
+}
+
+/// Of a patch that is of the wrong type the API server quotes all of the object: the field is what people need.
+#[test]
+fn a_value_of_the_wrong_type_is_told_without_the_object() {
+    let lab = Lab::with(&[with(manifest(Native, "web"), &[])]);
+    let env = json!([{"name": "A", "value": 1}]);
+    let plan = lab.plan(&[Change::Apply(with(
+        manifest(Native, "web"),
+        &[("template/spec/containers/0/env", env)],
+    ))]);
+    let [refused] = plan.refused.as_slice() else {
+        panic!("{}", plan.text())
+    };
+    assert!(
+        refused.message.starts_with("json: cannot unmarshal"),
+        "{}",
+        refused.message
+    );
+    let fields: Vec<_> = refused.fields.iter().map(|field| field.field.as_str()).collect();
+    assert_eq!(fields, ["spec.template.spec.containers.env.value"]);
 }
