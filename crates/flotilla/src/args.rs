@@ -34,7 +34,7 @@ Exit codes:
   1  it failed, or the command line could not be understood; the message says what was attempted and what to do next;
      `plan`: a change would be refused, or cannot be carried out and disrupts nothing; something that could touch pods is not known, or
      something that new pods need is missing: it is named
-  2  `plan`: pods would be disrupted (deleted, replaced or updated)
+  2  `plan`: pods would be disrupted (deleted, replaced or updated), or claims removed with their data
   3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout-seconds has passed)";
 
 /// What a plan knows, and what it takes for granted.

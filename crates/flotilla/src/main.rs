@@ -27,6 +27,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// What shells say of a program that ended because nobody read on (128 + SIGPIPE): whoever did not hear the answer has none.
+const CLOSED_PIPE: u8 = 141;
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(exit) => exit.into(),
-        Err(error::Error::ClosedPipe) => Exit::Done.into(),
+        Err(error::Error::ClosedPipe) => ExitCode::from(CLOSED_PIPE),
         Err(error) => {
             // In it may stand what others have written. Our own lines go on below the first.
             let text = error.to_string();

@@ -119,35 +119,54 @@ impl Manifests {
             make_whole(&mut document);
             let words = format!("document {} of {file}", index + 1);
             let lines = lines.next().unwrap_or_default();
-            let place = |lines| Place {
-                file: file.to_owned(),
-                lines,
-            };
-            match document {
-                Value::Null => {}
-                Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
-                    let items = list.get_mut("items").map(Value::take).unwrap_or_default();
-                    for (index, item) in items.as_array().into_iter().flatten().enumerate() {
-                        let within = lines.field("items").and_then(|items| items.item(index));
-                        let words = format!("item {} of {words}", index + 1);
-                        self.add_one(&words, place(within.cloned().unwrap_or_default()), item.clone())?;
-                    }
-                }
-                document => self.add_one(&words, place(lines), document)?,
-            }
+            self.add_all(&words, file, lines, document)?;
         }
         Ok(())
+    }
+
+    /// Adds what stands in a document. Whatever has items is a list for kubectl, whatever kind it says it is; and a list may hold lists.
+    fn add_all(&mut self, words: &str, file: &str, lines: Lines, mut document: Value) -> Result<(), Error> {
+        let place = Place {
+            file: file.to_owned(),
+            lines: lines.clone(),
+        };
+        let is_list = document.get("kind").is_some_and(|kind| kind == "List");
+        match document.get_mut("items").map(Value::take) {
+            _ if document.is_null() => Ok(()),
+            Some(Value::Array(items)) => {
+                for (index, item) in items.into_iter().enumerate() {
+                    let within = lines.field("items").and_then(|items| items.item(index)).cloned();
+                    let words = format!("item {} of {words}", index + 1);
+                    self.add_all(&words, file, within.unwrap_or_default(), item)?;
+                }
+                Ok(())
+            }
+            None | Some(Value::Null) if is_list => Ok(()),
+            None | Some(Value::Null) => self.add_one(words, place, document),
+            Some(_) => Err(Error::NotPossible(format!(
+                "{} ({words}): items is no list, and kubectl takes whatever has items for a list",
+                place.words(Some("items"))
+            ))),
+        }
     }
 
     fn add_one(&mut self, words: &str, place: Place, manifest: Value) -> Result<(), Error> {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
+        let at = place.words(None);
         let (Some(version), Some(kind)) = (version, kind) else {
-            let why = format!("{words} is no manifest: it has no apiVersion and kind");
+            let why = format!("{at}: {words} is no manifest: it has no apiVersion and kind");
             return Err(Error::NotPossible(why));
         };
         let Some(name) = text(&manifest["metadata"]["name"]) else {
-            return Err(Error::NotPossible(format!("{words} ({kind}) has no metadata.name")));
+            let found = match &manifest["metadata"]["name"] {
+                Value::Null | Value::String(_) => String::new(),
+                other => format!(" that is a text: YAML reads {other} there, unless it is quoted"),
+            };
+            let at = place.words(Some("metadata.name"));
+            return Err(Error::NotPossible(format!(
+                "{at}: {words} ({kind}) has no metadata.name{found}"
+            )));
         };
         let group = version.split_once('/').map_or("", |(group, _)| group);
         let is_set = match kind.as_str() {
@@ -155,11 +174,8 @@ impl Manifests {
             kind => group == "apps.kruise.io" && kind == SetKind::Clone.resource().kind(),
         };
         if is_set {
-            for (path, key, meant) in typos::of(&manifest) {
-                let at = place.words(Some(&path));
-                let meant = meant.map_or_else(|| "it does nothing".to_owned(), |meant| format!("is {meant} meant?"));
-                self.unknowns
-                    .push(format!("{at}: nobody knows the annotation {key}; {meant}"));
+            for (path, words) in typos::of(&manifest) {
+                self.unknowns.push(format!("{}: {words}", place.words(Some(&path))));
             }
             self.places.push(place);
             self.changes.push(Change::Apply(manifest));
@@ -171,6 +187,15 @@ impl Manifests {
             self.unknowns.push(format!(
                 "{}: {kind} {name} could touch pods, and plan does not look at it",
                 place.words(None)
+            ));
+        }
+        if manifest["metadata"]["ownerReferences"]
+            .as_array()
+            .is_some_and(|owners| !owners.is_empty())
+        {
+            self.unknowns.push(format!(
+                "{}: {kind} {name} names owners, and goes when they are gone; whether they are there is not looked at",
+                place.words(Some("metadata.ownerReferences"))
             ));
         }
         if let Some((group, _, resource, _)) = BROUGHT.iter().find(|(g, k, ..)| (*g, *k) == (group, &kind)) {
@@ -195,15 +220,17 @@ impl Manifests {
 
     /// Puts sets that name no namespace into this one. One that was asked for on the command line must be theirs.
     pub(super) fn enter(&mut self, namespace: &str, asked_for: Option<&str>) -> Result<(), Error> {
-        for change in &mut self.changes {
+        for (change, place) in self.changes.iter_mut().zip(&self.places) {
             let Change::Apply(manifest) = change else { continue };
             let own = manifest["metadata"]["namespace"].as_str();
             match (own, asked_for) {
                 (None, _) => manifest["metadata"]["namespace"] = json!(namespace),
                 (Some(own), Some(asked_for)) if own != asked_for => {
                     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-                    let why =
-                        format!("the manifest of {name} is for namespace {own}, and --namespace says {asked_for}");
+                    let place = place.words(Some("metadata.namespace"));
+                    let why = format!(
+                        "{place}: the manifest of {name} is for namespace {own}, and --namespace says {asked_for}"
+                    );
                     return Err(Error::NotPossible(why));
                 }
                 (Some(_), _) => {}

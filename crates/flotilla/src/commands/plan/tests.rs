@@ -130,10 +130,18 @@ fn files_that_make_no_sense_are_told_by_line_and_column() {
             "{\"kind\": \"StatefulSet\",, }",
             "failed to parse web.yaml, line 1, column",
         ),
-        ("just words", "document 1 of web.yaml is no manifest"),
+        ("just words", "web.yaml: document 1 of web.yaml is no manifest"),
         (
-            "apiVersion: apps/v1\nkind: StatefulSet\n",
-            "document 1 of web.yaml (StatefulSet) has no metadata.name",
+            "---\napiVersion: apps/v1\nkind: StatefulSet\n",
+            "web.yaml, line 2: document 1 of web.yaml (StatefulSet) has no metadata.name",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: 8080\n",
+            "web.yaml, line 4: document 1 of web.yaml (StatefulSet) has no metadata.name that is a text: YAML reads 8080 there, unless it is quoted",
+        ),
+        (
+            "kind: ConfigMap\nitems: {a: b}",
+            "web.yaml, line 2 (document 1 of web.yaml): items is no list, and kubectl takes whatever has items for a list",
         ),
         (
             "kind: List\nitems: [{apiVersion: v1}]",
@@ -169,7 +177,35 @@ fn manifests_are_told_apart() {
     let error = manifests.enter("shop", Some("shop")).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the manifest of db is for namespace data, and --namespace says shop"
+        "all.yaml, line 12: the manifest of db is for namespace data, and --namespace says shop"
+    );
+}
+
+/// kubectl applies what stands in items, whatever the kind of what holds them.
+#[test]
+fn whatever_has_items_is_a_list() {
+    let set = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web}, spec: {replicas: 0}}";
+    for text in [
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings}}\nitems: [{set}]"),
+        format!("kind: List\nitems:\n- kind: List\n  items: [{set}]"),
+    ] {
+        let mut manifests = Manifests::default();
+        manifests.add("all.yaml", &text).expect("a list");
+        assert_eq!((manifests.changes.len(), manifests.others.len()), (1, 0), "{text}");
+    }
+}
+
+/// What owns nothing now goes as soon as it is applied.
+#[test]
+fn what_names_owners_may_go_with_them() {
+    let mut manifests = Manifests::default();
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: data-web-0\n  ownerReferences:\n  - {apiVersion: v1, kind: ConfigMap, name: c, uid: u}\n";
+    manifests.add("all.yaml", claim).expect("a manifest");
+    assert_eq!(
+        manifests.unknowns,
+        [
+            "all.yaml, line 5: PersistentVolumeClaim data-web-0 names owners, and goes when they are gone; whether they are there is not looked at"
+        ]
     );
 }
 

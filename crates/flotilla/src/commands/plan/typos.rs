@@ -11,29 +11,46 @@ const OURS: &str = "flotilla.rs/";
 /// Switches that pods have of their template.
 const OF_PODS: [&str; 1] = [names::LAUNCH_PRIORITY];
 
-/// Annotations of a manifest, or of its pods, that are no switch of ours and look like one: where they stand, the key, and the switch that
-/// may be meant.
-pub(super) fn of(manifest: &Value) -> impl Iterator<Item = (String, &str, Option<&'static str>)> {
+/// Annotations of a manifest, or of its pods, that do nothing where they stand and look like a switch of ours: where that is, and what is to be
+/// said of it.
+pub(super) fn of(manifest: &Value) -> impl Iterator<Item = (String, String)> {
     let of_set = ("metadata", &manifest["metadata"]);
     let of_pods = ("spec.template.metadata", &manifest["spec"]["template"]["metadata"]);
-    [of_set, of_pods].into_iter().flat_map(|(place, metadata)| {
+    let path = |place: &str, key: &str| format!("{place}.annotations[{key}]");
+    let misplaced = keys(of_pods.1).filter(|key| names::ANNOTATIONS.contains(key) && !OF_PODS.contains(key));
+    let misplaced = misplaced.map(move |key| {
+        let words = format!("the annotation {key} does nothing on pods; it belongs to the set's own metadata");
+        (path(of_pods.0, key), words)
+    });
+    let misspelt = [of_set, of_pods].into_iter().flat_map(move |(place, metadata)| {
         let found = among(metadata);
-        found.map(move |(key, meant)| (format!("{place}.annotations[{key}]"), key, meant))
-    })
+        found.map(move |(key, meant)| {
+            let meant = meant.map_or_else(|| "it does nothing".to_owned(), |meant| format!("is {meant} meant?"));
+            (path(place, key), format!("nobody knows the annotation {key}; {meant}"))
+        })
+    });
+    misspelt.chain(misplaced)
+}
+
+fn keys(metadata: &Value) -> impl Iterator<Item = &str> {
+    let annotations = metadata["annotations"].as_object();
+    annotations
+        .into_iter()
+        .flat_map(serde_json::Map::keys)
+        .map(String::as_str)
 }
 
 fn among(metadata: &Value) -> impl Iterator<Item = (&str, Option<&'static str>)> {
-    let annotations = metadata["annotations"].as_object();
-    let keys = annotations.into_iter().flat_map(serde_json::Map::keys);
+    let keys = keys(metadata);
     let known = || names::ANNOTATIONS.iter().chain(&OF_PODS);
-    keys.filter(move |key| known().all(|known| known != key))
+    keys.filter(move |key| known().all(|known| *known != *key))
         .filter_map(move |key| {
             let near = known()
                 .map(|known| (distance(key, known), *known))
                 .filter(|(distance, _)| *distance <= TYPOS_MAX)
                 .min();
             let meant = near.map(|(_, known)| known);
-            (meant.is_some() || key.starts_with(OURS)).then_some((key.as_str(), meant))
+            (meant.is_some() || key.starts_with(OURS)).then_some((key, meant))
         })
 }
 
@@ -56,6 +73,17 @@ fn distance(one: &str, other: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_switch_of_the_set_does_nothing_on_pods() {
+        let on_pods = |key: &str| serde_json::json!({"spec": {"template": {"metadata": {"annotations": {key: "x"}}}}});
+        let words = |key: &str| of(&on_pods(key)).map(|(_, words)| words).collect::<Vec<_>>();
+        assert_eq!(
+            words(names::UPDATE_TYPE),
+            ["the annotation flotilla.rs/update-type does nothing on pods; it belongs to the set's own metadata"]
+        );
+        assert_eq!(words(names::LAUNCH_PRIORITY), Vec::<String>::new());
+    }
 
     #[test]
     fn letters_are_counted() {
