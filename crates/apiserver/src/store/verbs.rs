@@ -5,7 +5,8 @@
 
 use super::delete::is_finished;
 use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
-use crate::rules::{check_claim, check_room, fill_limits, pod_changed, pod_resized, resize_pod};
+use crate::face::builtin_schemas;
+use crate::rules::{check_claim, check_room, check_types, fill_limits, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
@@ -51,6 +52,7 @@ impl Server {
     }
 
     fn create_or_try(&mut self, by: (Actor, bool), resource: StoreId, mut value: Value) -> Result<Stored, Status> {
+        self.check_types(resource, &value)?;
         match resource.watched() {
             Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets) => {
                 value["status"] = json!({"replicas": 0});
@@ -73,6 +75,15 @@ impl Server {
             server.check_room(resource, (None, value), Part::Main)?;
             require_one_controller(value)
         })
+    }
+
+    /// Whether an object can be read as one of its kind. Those who come over HTTP were asked as their body was read.
+    fn check_types(&self, resource: StoreId, value: &Value) -> Result<(), Status> {
+        let Some(info) = self.types.of_store(resource).filter(|info| info.custom.is_none()) else {
+            return Ok(());
+        };
+        let schema = builtin_schemas().kind(&info.group, &info.version, &info.kind);
+        schema.map_or(Ok(()), |schema| check_types(info, value, schema))
     }
 
     /// Whether limit ranges and quotas have room for what pods and claims ask for.
