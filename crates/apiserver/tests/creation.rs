@@ -1,7 +1,7 @@
 //! What is refused as an object is made: the same, in the same words, whoever asks, and whether it is done or only tried.
 
 use bytes::Bytes;
-use flotilla_apiserver::{Actor, Reply, Server, handle};
+use flotilla_apiserver::{Actor, Caretaker, Reply, Server, handle};
 use flotilla_model::Resource;
 use http::Request;
 use serde_json::{Value, json};
@@ -46,6 +46,7 @@ fn post_for_good(server: &mut Server, path: &str, object: &Value) {
 }
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/ns/controllerrevisions";
 const CLAIMS: &str = "/api/v1/namespaces/ns/persistentvolumeclaims";
 
 #[test]
@@ -114,4 +115,42 @@ fn values_of_the_wrong_type_are_refused_before_anything_else() {
     assert_eq!(server.count(Resource::Pods, None), 0);
     let good = container(json!({"args": ["--port", "8080"], "resources": {"limits": {"cpu": 1}}}));
     assert_eq!(refusals(&mut server, Resource::Pods, PODS, &good), ["", "", ""]);
+}
+
+#[test]
+fn quotas_count_every_kind_but_events() {
+    let mut server = server();
+    let named = |name: &str| json!({"metadata": {"name": name, "namespace": "ns"}, "revision": 1});
+    let hard = json!({"count/controllerrevisions.apps": "1", "count/statefulsets.apps.kruise.io": "0", "count/events": "0", "pods": "3"});
+    let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": hard}});
+    post_for_good(&mut server, "/api/v1/namespaces/ns/resourcequotas", &quota);
+
+    let first = refusals(&mut server, Resource::Revisions, REVISIONS, &named("web-1"));
+    assert_eq!(first, ["", "", ""], "there is room for one");
+    let words = "controllerrevisions.apps \"web-2\" is forbidden: exceeded quota: small, requested: count/controllerrevisions.apps=1, used: count/controllerrevisions.apps=1, limited: count/controllerrevisions.apps=1";
+    let second = refusals(&mut server, Resource::Revisions, REVISIONS, &named("web-2"));
+    assert_eq!(second, [words; 3]);
+
+    let set = server.would_create(Actor::Manager(0), Resource::AdvancedSets, named("web"));
+    let words = set.expect_err("there is room for none").message;
+    assert!(
+        words.starts_with("statefulsets.apps.kruise.io \"web\" is forbidden: exceeded quota: small"),
+        "{words}"
+    );
+    let event = json!({"metadata": {"name": "e", "namespace": "ns"}, "involvedObject": {"namespace": "ns", "name": "web"}, "type": "Normal"});
+    let answer = server.create(Actor::Manager(0), Resource::Events, event);
+    assert!(answer.is_ok(), "{answer:?}");
+
+    let news = server.take_journal();
+    Caretaker::default().tend(&mut server, &news);
+    let quotas = server
+        .types
+        .store_of_kind("", "ResourceQuota")
+        .expect("a built-in kind");
+    let quota = server.all(quotas).next().expect("the quota").value();
+    let used = &quota["status"]["used"];
+    assert_eq!(
+        (&used["count/controllerrevisions.apps"], &used["pods"]),
+        (&json!("1"), &json!("0"))
+    );
 }

@@ -86,11 +86,16 @@ impl Server {
         schema.map_or(Ok(()), |schema| check_types(info, value, schema))
     }
 
-    /// Whether limit ranges and quotas have room for what pods and claims ask for.
+    /// Whether limit ranges and quotas have room for what is made, or for what grows.
     fn check_room(&self, resource: StoreId, change: (Option<&Value>, &Value), part: Part) -> Result<(), Status> {
         match resource.watched() {
             Some(Resource::Pods) => check_room(self, (resource, "", "pods"), change, part),
             Some(Resource::Claims) => check_room(self, (resource, "", "persistentvolumeclaims"), change, part),
+            // Other kinds only take room by being there.
+            _ if change.0.is_none() => {
+                let kind = self.qualified(resource);
+                check_room(self, (resource, &kind.group, &kind.name), change, part)
+            }
             _ => Ok(()),
         }
     }
