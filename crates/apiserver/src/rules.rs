@@ -18,6 +18,7 @@ mod simple;
 pub(crate) use budget::recount as recount_budgets;
 pub(crate) use definition::established;
 pub(crate) use limits::fill as fill_limits;
+pub(crate) use pod::check_own_priority;
 pub(crate) use pod_change::{changed as pod_changed, resize as resize_pod, resized as pod_resized};
 pub(crate) use quota::recount as recount_quotas;
 pub use simple::base64;

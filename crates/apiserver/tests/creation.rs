@@ -154,3 +154,49 @@ fn quotas_count_every_kind_but_events() {
         (&json!("1"), &json!("0"))
     );
 }
+
+#[test]
+fn pods_are_held_to_the_rules_of_pods_and_of_admission() {
+    let spec = |fields: Value| {
+        let mut spec = json!({"containers": [{"name": "main", "image": "app:v1"}]});
+        let fields = fields.as_object().expect("an object").clone();
+        spec.as_object_mut().expect("an object").extend(fields);
+        json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": spec})
+    };
+    let invalid = |why: &str| format!("Pod \"p\" is invalid: {why}");
+    let priority = |own: i64, computed: i64| {
+        format!(
+            "pods \"p\" is forbidden: the integer value of priority ({own}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
+        )
+    };
+    let mut server = server();
+    for (fields, words) in [
+        (
+            json!({"hostname": "a.b"}),
+            invalid("spec.hostname: Invalid value: \"a.b\": must not contain dots"),
+        ),
+        (
+            json!({"dnsPolicy": "None"}),
+            invalid("spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"),
+        ),
+        (
+            json!({"ephemeralContainers": [{"name": "debug", "image": "i"}]}),
+            invalid("spec.ephemeralContainers: Forbidden: cannot be set on create"),
+        ),
+        (json!({"priority": 5}), priority(5, 0)),
+        (
+            json!({"priorityClassName": "system-node-critical", "priority": 5}),
+            priority(5, 2_000_001_000),
+        ),
+    ] {
+        let said = refusals(&mut server, Resource::Pods, PODS, &spec(fields));
+        assert_eq!(said, [words.as_str(); 3]);
+    }
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let class = json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true});
+    post_for_good(&mut server, classes, &class);
+    let said = refusals(&mut server, Resource::Pods, PODS, &spec(json!({"priority": 5})));
+    assert_eq!(said, [priority(5, 7).as_str(); 3], "a class may be for all");
+    let own = spec(json!({"priority": 7, "dnsPolicy": "None", "dnsConfig": {"nameservers": ["10.0.0.1"]}}));
+    assert_eq!(refusals(&mut server, Resource::Pods, PODS, &own), ["", "", ""]);
+}

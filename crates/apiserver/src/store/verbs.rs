@@ -6,7 +6,9 @@
 use super::delete::is_finished;
 use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
 use crate::face::builtin_schemas;
-use crate::rules::{check_claim, check_room, check_types, fill_limits, pod_changed, pod_resized, resize_pod};
+use crate::rules::{
+    check_claim, check_own_priority, check_room, check_types, fill_limits, pod_changed, pod_resized, resize_pod,
+};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
@@ -162,7 +164,8 @@ impl Server {
     fn admit_pod(&self, pod: &mut Value) -> Result<(), Status> {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut errors = Vec::new();
-        pod::check(&pod["spec"], "spec", std::iter::empty(), Subject::Pod, &mut errors);
+        pod::check_all(&pod["spec"], "spec", std::iter::empty(), Subject::Pod, &mut errors);
+        pod::check_new(&pod["spec"], "spec", &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(&Qualified::new("", "Pod"), &name, &errors));
         }
@@ -174,6 +177,7 @@ impl Server {
         if let Some(why) = self.admission.absent.iter().find_map(|absent| absent.refuses(pod)) {
             return Err(forbidden(&why));
         }
+        check_own_priority(self, &pod["spec"]).map_err(|why| forbidden(&why))?;
         if let Some(variable) = self.admission.forbidden_variable.filter(|name| has_variable(pod, name)) {
             return Err(forbidden(&format!(
                 "policy \"variables\" denied request: {variable} may not be set"
