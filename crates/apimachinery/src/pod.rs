@@ -4,8 +4,12 @@
 //! A field that nobody here has heard of is left alone, and so is what defaults fill in. What another field decides, or the cluster, is
 //! not looked at.
 
+mod container;
+mod network;
+mod placement;
 mod probe;
 mod quantity;
+mod security;
 
 use crate::field::{Error, Fault};
 use crate::names;
@@ -25,6 +29,17 @@ pub enum Subject {
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+/// What a path of a node may be; nothing is asked of it if this is empty.
+const HOST_PATHS: [&str; 8] = [
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+];
 const PORT: &str = "must be between 1 and 65535, inclusive";
 
 /// Checks a spec. `volumes` are those that pods get besides the ones that it names, such as claims.
@@ -71,6 +86,65 @@ pub fn check<'v>(
     }
 }
 
+/// Checks a spec as the API server does, as far as people get it wrong: besides what [`check`] looks at, that which webhooks for templates
+/// leave to the server, such as security contexts, tolerations and what is inside of volumes.
+pub fn check_all<'v>(
+    spec: &'v Value,
+    path: &str,
+    volumes: impl Iterator<Item = &'v str>,
+    subject: Subject,
+    errors: &mut Vec<Error>,
+) {
+    check(spec, path, volumes, subject, errors);
+    for (index, volume) in each(spec, "volumes").enumerate() {
+        host_path(
+            &volume["hostPath"],
+            &format!("{path}.volumes[{index}].hostPath"),
+            errors,
+        );
+    }
+    let policy = text(spec, "restartPolicy");
+    for list in LISTS {
+        for (index, one) in each(spec, list).enumerate() {
+            let place = format!("{path}.{list}[{index}]");
+            container::check(one, (&place, list == "initContainers"), policy, errors);
+        }
+    }
+    security::check(spec, path, errors);
+    placement::check(spec, path, errors);
+    network::check(spec, path, errors);
+    if subject == Subject::Template && each(spec, "ephemeralContainers").next().is_some() {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.push(Error::without_value(
+            Fault::Forbidden,
+            format!("{path}.ephemeralContainers"),
+            why,
+        ));
+    }
+}
+
+/// Checks what only a pod cannot have that is new.
+pub fn check_new(spec: &Value, path: &str, errors: &mut Vec<Error>) {
+    let has = |field: &str| each(spec, field).next().is_some();
+    let node = text(spec, "nodeName");
+    for (is_set, field, why) in [
+        (
+            has("ephemeralContainers"),
+            "ephemeralContainers",
+            "cannot be set on create",
+        ),
+        (
+            !node.is_empty() && has("schedulingGates"),
+            "nodeName",
+            "cannot be set until all schedulingGates have been cleared",
+        ),
+    ] {
+        if is_set {
+            errors.push(Error::without_value(Fault::Forbidden, format!("{path}.{field}"), why));
+        }
+    }
+}
+
 /// A name that must be there, a DNS label, and used once.
 fn named<'v>(path: &str, item: &'v Value, seen: &mut BTreeSet<&'v str>, errors: &mut Vec<Error>) {
     let (path, name) = (format!("{path}.name"), text(item, "name"));
@@ -93,6 +167,29 @@ fn one_source(volume: &Value, path: &str, errors: &mut Vec<Error>) {
         let why = "may not specify more than 1 volume type";
         errors.push(Error::without_value(Fault::Forbidden, format!("{path}.{second}"), why));
     }
+}
+
+/// What of a node's own files is mounted.
+fn host_path(host: &Value, path: &str, errors: &mut Vec<Error>) {
+    if !host.is_object() {
+        return;
+    }
+    let file = text(host, "path");
+    if file.is_empty() {
+        errors.push(Error::required(format!("{path}.path"), ""));
+        return;
+    }
+    errors.extend(backsteps(file, &format!("{path}.path")));
+    let kind = text(host, "type");
+    if !HOST_PATHS.contains(&kind) {
+        errors.push(Error::not_supported(format!("{path}.type"), json!(kind), HOST_PATHS));
+    }
+}
+
+/// A path that leads out of where it starts.
+fn backsteps(file: &str, path: &str) -> Option<Error> {
+    let leads_out = file.split('/').any(|part| part == "..");
+    leads_out.then(|| Error::invalid(path, json!(file), "must not contain '..'"))
 }
 
 /// The service account, also under its former name.

@@ -5,12 +5,14 @@
 
 mod cel;
 mod default;
+mod mistyped;
 mod prune;
 mod read;
 mod rules;
 mod validate;
 
 pub use default::fill_defaults;
+pub use mistyped::mistyped;
 pub use prune::{Unknown, drop_empty, drop_nulls, drop_unknown, unknown_fields};
 pub use read::ReadError;
 pub use validate::validate;
@@ -192,6 +194,16 @@ impl<'t> Schema<'t> {
     pub fn format(self) -> &'t str {
         self.first(|n| (!n.format.is_empty()).then_some(n.format.as_str()))
             .unwrap_or_default()
+    }
+
+    /// The name of the component that this is; empty if it has none.
+    pub fn name(self) -> &'t str {
+        let is_this =
+            |place: &usize| self.first(|n| std::ptr::eq(n, &raw const self.types.nodes[*place]).then_some(()));
+        let mut names = self.types.names.iter();
+        names
+            .find(|(_, place)| is_this(place).is_some())
+            .map_or("", |(name, _)| name.as_str())
     }
 
     /// The schema of a declared field.

@@ -30,6 +30,7 @@ use query::Query;
 use route::{Route, Target};
 use serde_json::Value;
 use std::cell::RefCell;
+use std::sync::LazyLock;
 
 /// What comes of a request.
 #[derive(Debug)]
@@ -227,10 +228,11 @@ fn refusal_response(status: &Status) -> Response<Bytes> {
     response
 }
 
-/// Types of the built-in kinds.
-pub(crate) fn builtin_schemas() -> schema::Types {
+/// Types of the built-in kinds, read once a process: simulations make a server for each of thousands of schedules.
+pub(crate) fn builtin_schemas() -> &'static schema::Types {
     // What is embedded was read when it was made; types that cannot be read leave objects unchecked.
-    openapi::Builtin::load().types().unwrap_or_default()
+    static TYPES: LazyLock<schema::Types> = LazyLock::new(|| openapi::Builtin::load().types().unwrap_or_default());
+    &TYPES
 }
 
 pub(crate) use events::fill as fill_event;

@@ -18,12 +18,14 @@ mod simple;
 pub(crate) use budget::recount as recount_budgets;
 pub(crate) use definition::established;
 pub(crate) use limits::fill as fill_limits;
+pub(crate) use pod::check_own_priority;
 pub(crate) use pod_change::{changed as pod_changed, resize as resize_pod, resized as pod_resized};
 pub(crate) use quota::recount as recount_quotas;
 pub use simple::base64;
 
 use crate::store::{Part, Server, StoreId};
 use crate::types::TypeInfo;
+use flotilla_apimachinery::schema::{self, Schema};
 use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_apimachinery::{apply, field};
 use flotilla_model::Resource;
@@ -123,6 +125,17 @@ pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, ne
         check_room(server, (info.store, &info.group, &info.plural), (old, new), part)?;
     }
     Ok(())
+}
+
+/// Whether an object of a built-in kind can be read, which is asked before anything else: a field holds values of one type.
+pub(crate) fn check_types(info: &TypeInfo, object: &Value, schema: Schema<'_>) -> Result<(), Status> {
+    let wrong = schema::mistyped(object, schema).filter(|_| info.custom.is_none());
+    wrong.map_or(Ok(()), |why| {
+        let (kind, version) = (&info.kind, &info.version);
+        Err(Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+        )))
+    })
 }
 
 /// Whether a claim that is to be made is one.

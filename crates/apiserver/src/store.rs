@@ -319,11 +319,11 @@ impl Server {
         })
     }
 
-    /// Types of all kinds. They are read from the embedded documents when they are first asked for, since simulations need none.
+    /// Types of all kinds, put together when they are first asked for: simulations need only the built-in ones.
     pub(crate) fn schemas(&mut self) -> &schema::Types {
         let types = &self.types;
         self.schemas.get_or_insert_with(|| {
-            let mut schemas = crate::face::builtin_schemas();
+            let mut schemas = crate::face::builtin_schemas().clone();
             types.all().iter().for_each(|info| add_custom(&mut schemas, info));
             schemas
         })

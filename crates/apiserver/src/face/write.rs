@@ -113,54 +113,8 @@ fn clean(server: &mut Server, info: &TypeInfo, object: &mut Value) -> Result<Vec
     let found = schema::unknown_fields(object, schema);
     schema::drop_unknown(object, schema);
     schema::drop_nulls(object, Some(schema));
-    if info.custom.is_none()
-        && let Some(error) = mistyped(object, schema)
-    {
-        let kind = &info.kind;
-        let why = format!(
-            "{kind} in version \"{}\" cannot be handled as a {kind}: {error}",
-            info.version
-        );
-        return Err(Status::bad_request(why));
-    }
+    rules::check_types(info, object, schema)?;
     Ok(found)
-}
-
-/// The first value of a type that the field cannot hold, which the real server fails to decode.
-fn mistyped(value: &Value, schema: schema::Schema<'_>) -> Option<String> {
-    mistyped_at("", value, schema)
-}
-
-fn mistyped_at(path: &str, value: &Value, schema: schema::Schema<'_>) -> Option<String> {
-    use schema::Kind;
-    let fits = match (schema.kind(), value) {
-        (Kind::Any, _)
-        | (_, Value::Null)
-        | (Kind::Object, Value::Object(_))
-        | (Kind::Array, Value::Array(_))
-        | (Kind::String | Kind::IntOrString, Value::String(_))
-        | (Kind::Boolean, Value::Bool(_))
-        | (Kind::Number, Value::Number(_)) => true,
-        (Kind::Integer | Kind::IntOrString, Value::Number(number)) => number.is_i64() || number.is_u64(),
-        _ => false,
-    };
-    if !fits {
-        let what = schema.kind().name();
-        return Some(format!(
-            "json: cannot unmarshal {value} into field {path} of type {what}"
-        ));
-    }
-    match value {
-        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
-            let schema = schema.field(name)?;
-            mistyped_at(&flotilla_apimachinery::field::child(path, name), value, schema)
-        }),
-        Value::Array(items) => {
-            let schema = schema.items()?;
-            items.iter().find_map(|item| mistyped_at(path, item, schema))
-        }
-        _ => None,
-    }
 }
 
 pub(super) fn update(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
@@ -290,7 +244,7 @@ pub(super) fn patch_part(server: &mut Server, asked: &Asked<'_>, target: &Target
             unknown = schema::unknown_fields(&new, schema);
             schema::drop_unknown(&mut new, schema);
             schema::drop_nulls(&mut new, Some(schema));
-            let wrong = mistyped(&new, schema).filter(|_| info.custom.is_none());
+            let wrong = schema::mistyped(&new, schema).filter(|_| info.custom.is_none());
             if let Some(why) = wrong {
                 return Err(undecodable(&new, &why));
             }

@@ -1,7 +1,7 @@
 //! Pods: what admission adds, and what may not be.
 
 use super::pod_defaults::quality;
-use super::{Errors, default, each, items, text};
+use super::{Errors, each, items, text};
 use crate::store::Server;
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 /// Where a service account's credentials are mounted.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// What pods do to others of less priority, unless their class says otherwise.
+const PREEMPTS: &str = "PreemptLowerPriority";
 /// How long a pod stays on a node that is in trouble.
 const TOLERATION_SECONDS: i64 = 300;
 
@@ -51,27 +53,79 @@ pub(super) fn admit(server: &Server, pod: &mut Value) -> Result<(), Status> {
 }
 
 fn priority(server: &Server, spec: &mut Value) -> Result<(), String> {
-    let class = text(spec, "priorityClassName").to_owned();
-    let (value, policy) = match class.as_str() {
-        "" => (json!(0), json!("PreemptLowerPriority")),
-        "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
-        "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
-        name => {
-            let classes = server.types.builtin("scheduling.k8s.io", "priorityclasses");
-            let found = server.get(classes, &ObjectKey::new("", name)).map(crate::Stored::value);
-            let found = found.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?;
-            (
-                found["value"].clone(),
-                found
-                    .get("preemptionPolicy")
-                    .cloned()
-                    .unwrap_or(json!("PreemptLowerPriority")),
-            )
-        }
-    };
-    spec["priority"] = value;
-    default(spec, "preemptionPolicy", policy);
+    let class = priority_class(server, text(spec, "priorityClassName"))?;
+    check_priority(&class, spec)?;
+    if !class.name.is_empty() {
+        spec["priorityClassName"] = json!(class.name);
+    }
+    spec["priority"] = json!(class.value);
+    spec["preemptionPolicy"] = json!(class.policy);
     Ok(())
+}
+
+/// Whether a pod in the process has no other priority than admission would give it. A class that is not here is left alone: simulations
+/// say apart from the objects what there is none of.
+pub(crate) fn check_own_priority(server: &Server, spec: &Value) -> Result<(), String> {
+    if spec["priority"].is_null() && spec["preemptionPolicy"].is_null() {
+        return Ok(());
+    }
+    let class = priority_class(server, text(spec, "priorityClassName"));
+    class.map_or(Ok(()), |class| check_priority(&class, spec))
+}
+
+/// What a pod gets from its class.
+struct Priority {
+    name: String,
+    value: i64,
+    policy: String,
+}
+
+/// Admission alone says what priority a pod has; whoever writes another one is refused.
+fn check_priority(class: &Priority, spec: &Value) -> Result<(), String> {
+    if let Some(own) = spec["priority"].as_i64().filter(|own| *own != class.value) {
+        return Err(format!(
+            "the integer value of priority ({own}) must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name",
+            class.value
+        ));
+    }
+    if let Some(own) = spec["preemptionPolicy"].as_str().filter(|own| *own != class.policy) {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({own}) must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name",
+            class.policy
+        ));
+    }
+    Ok(())
+}
+
+/// The class of this name; without one, that which is for all, if there is any.
+fn priority_class(server: &Server, name: &str) -> Result<Priority, String> {
+    let made = |name: &str, value: i64| Priority {
+        name: name.to_owned(),
+        value,
+        policy: PREEMPTS.to_owned(),
+    };
+    let read = |class: &Value| Priority {
+        name: text(&class["metadata"], "name").to_owned(),
+        value: class["value"].as_i64().unwrap_or(0),
+        policy: class["preemptionPolicy"].as_str().unwrap_or(PREEMPTS).to_owned(),
+    };
+    let classes = server.types.builtin("scheduling.k8s.io", "priorityclasses");
+    match name {
+        "" => {
+            let all = server.all(classes).map(|class| read(&class.value()));
+            let for_all = server.all(classes).map(|class| class.value()["globalDefault"] == true);
+            let least = all.zip(for_all).filter(|(_, is_for_all)| *is_for_all);
+            let least = least.map(|(class, _)| class).min_by_key(|class| class.value);
+            Ok(least.unwrap_or_else(|| made("", 0)))
+        }
+        "system-node-critical" => Ok(made(name, 2_000_001_000)),
+        "system-cluster-critical" => Ok(made(name, 2_000_000_000)),
+        name => {
+            let found = server.get(classes, &ObjectKey::new("", name));
+            let missing = || format!("no PriorityClass with name {name} was found");
+            found.map(|class| read(&class.value())).ok_or_else(missing)
+        }
+    }
 }
 
 pub(super) fn tolerations(spec: &mut Value) {
@@ -141,7 +195,7 @@ const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
 /// A pod's spec.
 pub(super) fn validate_spec(spec: &Value, path: &str, errors: &mut Errors) {
-    pod::check(spec, path, std::iter::empty(), Subject::Pod, errors);
+    pod::check_all(spec, path, std::iter::empty(), Subject::Pod, errors);
     restart_policy(spec, path, errors);
 }
 
@@ -152,7 +206,7 @@ pub(super) fn validate_template<'v>(
     claims: impl Iterator<Item = &'v str>,
     errors: &mut Errors,
 ) {
-    pod::check(spec, path, claims, Subject::Template, errors);
+    pod::check_all(spec, path, claims, Subject::Template, errors);
     restart_policy(spec, path, errors);
 }
 

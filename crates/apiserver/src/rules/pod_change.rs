@@ -4,6 +4,7 @@ use super::pod::validate_spec;
 use super::pod_defaults::quality;
 use super::{Errors, each, items, text};
 use flotilla_apimachinery::field::{Error, Fault};
+use flotilla_apimachinery::pod::check_new;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -19,7 +20,10 @@ fn forbidden(path: impl Into<String>, why: &str) -> Error {
 /// A pod that is new, or that was changed through its main resource.
 pub(super) fn validate(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     match old {
-        None => validate_spec(&new["spec"], "spec", errors),
+        None => {
+            validate_spec(&new["spec"], "spec", errors);
+            check_new(&new["spec"], "spec", errors);
+        }
         Some(old) if old["spec"] != new["spec"] => {
             validate_spec(&new["spec"], "spec", errors);
             changed(&old["spec"], &new["spec"], errors);

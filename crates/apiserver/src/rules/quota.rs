@@ -14,18 +14,22 @@ use std::time::Duration;
 const BY_SHORT_NAME: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 /// Where a quota counts these, containers that say nothing of them are refused.
 const TO_BE_SAID: [&str; 2] = ["cpu", "memory"];
+/// Kinds that no quota counts, though they have objects: they were made long before quotas counted other kinds than a few.
+/// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/quota/v1/install/registry.go>
+const NEVER_COUNTED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 const ONE: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;
+
+/// The name under which quotas count objects of a kind.
+fn counted_as(group: &str, plural: &str) -> String {
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("count/{plural}{dot}{group}")
+}
 
 /// What an object uses of all that quotas count.
 fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value, default_class: &str) -> Amounts {
     let mut uses = Amounts::new();
-    let counted = if group.is_empty() {
-        plural.to_owned()
-    } else {
-        format!("{plural}.{group}")
-    };
-    uses.insert(format!("count/{counted}"), ONE);
+    uses.insert(counted_as(group, plural), ONE);
     match resource.watched() {
         Some(Resource::Pods) => {
             uses.insert("pods".to_owned(), ONE);
@@ -148,6 +152,9 @@ pub(crate) fn check(
 ) -> Result<(), Status> {
     let namespace = text(&object["metadata"], "namespace");
     let (quotas, is_pod) = (server.types.builtin("", "resourcequotas"), resource == Resource::Pods);
+    if NEVER_COUNTED.contains(&(group, plural)) {
+        return Ok(());
+    }
     let refused = |why: &str| {
         let name = text(&object["metadata"], "name");
         Err(Status::forbidden(&Qualified::new(group, plural), name, why))
@@ -234,6 +241,23 @@ fn unspecified(name: &str, pod: &Value) -> Option<String> {
     (!silent.is_empty()).then(|| format!("{name} for: {}", silent.join(",")))
 }
 
+/// The kinds of which a quota counts anything: pods and claims, and those that it names.
+fn counted(server: &Server, hard: &Map<String, Value>) -> Vec<(StoreId, (String, String))> {
+    let is_counted = |group: &str, plural: &str| {
+        let is_always = group.is_empty() && matches!(plural, "pods" | "persistentvolumeclaims");
+        is_always || hard.contains_key(&counted_as(group, plural)) && !NEVER_COUNTED.contains(&(group, plural))
+    };
+    let kinds = server
+        .types
+        .all()
+        .iter()
+        .filter(|kind| kind.is_namespaced && kind.is_stored());
+    let kinds = kinds.filter(|kind| is_counted(&kind.group, &kind.plural));
+    kinds
+        .map(|kind| (kind.store, (kind.group.clone(), kind.plural.clone())))
+        .collect()
+}
+
 /// Says in each quota's status what is used.
 pub(crate) fn recount(server: &mut Server) {
     let quotas = server.types.builtin("", "resourcequotas");
@@ -247,9 +271,9 @@ pub(crate) fn recount(server: &mut Server) {
     for (key, quota) in known {
         let hard = quota["spec"]["hard"].as_object().cloned().unwrap_or_default();
         let mut all = Amounts::new();
-        for (resource, plural) in [(Resource::Pods, "pods"), (Resource::Claims, "persistentvolumeclaims")] {
+        for (resource, (group, plural)) in counted(server, &hard) {
             if resource == Resource::Pods || !is_of_pods(&quota) {
-                all.extend(used(server, &quota, &key.namespace, resource.into(), ("", plural)));
+                all.extend(used(server, &quota, &key.namespace, resource, (&group, &plural)));
             }
         }
         let used: Map<String, Value> = hard

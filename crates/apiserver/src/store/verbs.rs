@@ -5,7 +5,10 @@
 
 use super::delete::is_finished;
 use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
-use crate::rules::{check_claim, check_room, fill_limits, pod_changed, pod_resized, resize_pod};
+use crate::face::builtin_schemas;
+use crate::rules::{
+    check_claim, check_own_priority, check_room, check_types, fill_limits, pod_changed, pod_resized, resize_pod,
+};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
@@ -51,6 +54,7 @@ impl Server {
     }
 
     fn create_or_try(&mut self, by: (Actor, bool), resource: StoreId, mut value: Value) -> Result<Stored, Status> {
+        self.check_types(resource, &value)?;
         match resource.watched() {
             Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets) => {
                 value["status"] = json!({"replicas": 0});
@@ -75,11 +79,25 @@ impl Server {
         })
     }
 
-    /// Whether limit ranges and quotas have room for what pods and claims ask for.
+    /// Whether an object can be read as one of its kind. Those who come over HTTP were asked as their body was read.
+    fn check_types(&self, resource: StoreId, value: &Value) -> Result<(), Status> {
+        let Some(info) = self.types.of_store(resource).filter(|info| info.custom.is_none()) else {
+            return Ok(());
+        };
+        let schema = builtin_schemas().kind(&info.group, &info.version, &info.kind);
+        schema.map_or(Ok(()), |schema| check_types(info, value, schema))
+    }
+
+    /// Whether limit ranges and quotas have room for what is made, or for what grows.
     fn check_room(&self, resource: StoreId, change: (Option<&Value>, &Value), part: Part) -> Result<(), Status> {
         match resource.watched() {
             Some(Resource::Pods) => check_room(self, (resource, "", "pods"), change, part),
             Some(Resource::Claims) => check_room(self, (resource, "", "persistentvolumeclaims"), change, part),
+            // Other kinds only take room by being there.
+            _ if change.0.is_none() => {
+                let kind = self.qualified(resource);
+                check_room(self, (resource, &kind.group, &kind.name), change, part)
+            }
             _ => Ok(()),
         }
     }
@@ -146,7 +164,8 @@ impl Server {
     fn admit_pod(&self, pod: &mut Value) -> Result<(), Status> {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut errors = Vec::new();
-        pod::check(&pod["spec"], "spec", std::iter::empty(), Subject::Pod, &mut errors);
+        pod::check_all(&pod["spec"], "spec", std::iter::empty(), Subject::Pod, &mut errors);
+        pod::check_new(&pod["spec"], "spec", &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(&Qualified::new("", "Pod"), &name, &errors));
         }
@@ -158,6 +177,7 @@ impl Server {
         if let Some(why) = self.admission.absent.iter().find_map(|absent| absent.refuses(pod)) {
             return Err(forbidden(&why));
         }
+        check_own_priority(self, &pod["spec"]).map_err(|why| forbidden(&why))?;
         if let Some(variable) = self.admission.forbidden_variable.filter(|name| has_variable(pod, name)) {
             return Err(forbidden(&format!(
                 "policy \"variables\" denied request: {variable} may not be set"
