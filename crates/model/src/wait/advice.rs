@@ -241,6 +241,17 @@ impl WaitCause {
             WaitCause::StartBackOff { .. } => {
                 format!("find out why they end: kubectl get events -n {}", whom.namespace())
             }
+            WaitCause::FieldUnreadable { path, .. } => whom.correct(path),
+            WaitCause::ForeignWriter { .. } => {
+                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
+            }
+            other => return other.advice_of_a_name(subject, whom),
+        })
+    }
+
+    /// What the user can do about an object whose name or owner is in the way.
+    fn advice_of_a_name(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        Some(match self {
             WaitCause::RevisionLeaving => {
                 format!(
                     "the garbage collector lets it go; if it does not, remove its owner reference: kubectl edit controllerrevision {} -n {}",
@@ -252,10 +263,6 @@ impl WaitCause {
                 format!("delete it, or take its owner reference off: {}", whom.delete(subject))
             }
             WaitCause::NameTaken { .. } => format!("let the set adopt it, or delete it: {}", whom.delete(subject)),
-            WaitCause::FieldUnreadable { path, .. } => whom.correct(path),
-            WaitCause::ForeignWriter { .. } => {
-                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
-            }
             other => return other.advice_of_a_pod(subject, whom),
         })
     }
