@@ -1,7 +1,7 @@
 //! What pods say of themselves, and kubelets of them, beyond what the manager looks at: finalizers, readiness gates, the last warning.
 
 use super::facts::{Index, Looked, happened, last_warning, time};
-use super::set::finalizers;
+use super::set::{LiveSet, finalizers};
 use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::wire::NORMAL_WAITS;
@@ -139,6 +139,26 @@ pub(super) fn missing(waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
     let is_missing = |pod: &String| facts.knows_pods && facts.pod(pod).is_none();
     let all: BTreeSet<String> = waits.iter().filter_map(behind).filter(is_missing).collect();
     all.into_iter().collect()
+}
+
+/// Pods that these waits name, and that are not the set's own: they are not for its owner to delete without a thought.
+pub(super) fn of_others(live: &LiveSet, waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
+    let uid = &live.object["metadata"]["uid"];
+    let is_of_others = |name: &String| facts.pod(name).is_some_and(|pod| !is_controlled_by(pod, uid));
+    let named = |wait: &Wait| match &wait.cause {
+        WaitCause::NameTaken { .. } => Some(wait.subject.clone()),
+        // Advice is about the first of them.
+        WaitCause::ClaimTerminating { used_by, .. } => used_by.first().cloned().filter(is_of_others),
+        WaitCause::PodTerminating { .. } => Some(wait.subject.clone()).filter(is_of_others),
+        _ => None,
+    };
+    let all: BTreeSet<String> = waits.iter().filter_map(named).collect();
+    all.into_iter().collect()
+}
+
+fn is_controlled_by(pod: &Value, uid: &Value) -> bool {
+    let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true && owner["uid"] == *uid)
 }
 
 /// Pods that hold claims which are to go, are to go themselves, and do not: whosever they are.
@@ -440,6 +460,48 @@ mod tests {
         ] {
             assert_eq!(said(pod), "is not ready", "{what}");
         }
+    }
+
+    #[test]
+    fn pods_of_others_are_known_by_who_controls_them() {
+        let pod = |name: &str, owner: &str| json!({"metadata": {"name": name, "ownerReferences": [{"uid": owner, "controller": true}]}});
+        let facts = Facts {
+            pods: Some(vec![
+                pod("web-0", "u"),
+                pod("web-1", "u"),
+                pod("db-0", "other"),
+                pod("db-1", "other"),
+            ]),
+            ..Facts::default()
+        };
+        let wait = |subject: &str, cause: WaitCause| Wait {
+            subject: subject.to_owned(),
+            cause,
+            since: None,
+        };
+        let used_by = |pod: &str| WaitCause::ClaimTerminating {
+            used_by: vec![pod.to_owned()],
+            finalizers: vec![],
+        };
+        let terminating = || WaitCause::PodTerminating {
+            node: None,
+            finalizers: vec![],
+        };
+        let waits = [
+            wait("data-web-0", used_by("web-0")),
+            wait("data-web-2", used_by("db-1")),
+            wait("web-1", terminating()),
+            wait("db-0", terminating()),
+            // Whether pods could be read or not.
+            wait("web-3", WaitCause::NameTaken { owner: None }),
+        ];
+        let live = LiveSet {
+            kind: flotilla_model::SetKind::Advanced,
+            key: flotilla_model::ObjectKey::new("ns", "web"),
+            object: json!({"metadata": {"uid": "u"}}),
+        };
+        let index = Index::of(&facts, Timestamp::from_seconds(0));
+        assert_eq!(of_others(&live, &waits, &index), ["db-0", "db-1", "web-3"]);
     }
 
     /// Events are anybody's.

@@ -43,6 +43,8 @@ pub struct Report {
     old_pods: BTreeMap<String, Option<Keeper>>,
     /// Pods that others wait for, and that are not there.
     missing: Vec<String>,
+    /// Pods that advice may name, and that are not the set's own.
+    of_others: Vec<String>,
     /// Whether there is a revision to go back to, and reason to.
     can_go_back: bool,
     unreadable: Vec<String>,
@@ -111,6 +113,7 @@ impl Report {
             next: next_steps(&decision, &kept.collect()),
             old_pods: old::pods(live, &facts, set.as_deref()),
             missing: pods::missing(&waits, &index),
+            of_others: pods::of_others(live, &waits, &index),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
             can_go_back: can_go_back(cache, live),
             leader: beside.leader,
@@ -228,6 +231,7 @@ impl Report {
             loses_claims: self.loses_claims,
             claim_templates: self.set.claim_templates(),
             missing: &self.missing,
+            of_others: &self.of_others,
         }
     }
 
@@ -352,6 +356,7 @@ mod tests {
             facts: Facts::default(),
             old_pods: BTreeMap::new(),
             missing: vec![],
+            of_others: vec![],
             can_go_back: true,
             unreadable: vec![],
             loses_claims: false,

@@ -53,6 +53,8 @@ pub struct Whom<'a> {
     pub claim_templates: &'a [Value],
     /// Pods that others wait for, and that are not there: nobody can delete them.
     pub missing: &'a [String],
+    /// Pods that advice may name, and that are not the set's own.
+    pub of_others: &'a [String],
 }
 
 impl Whom<'_> {
@@ -68,6 +70,7 @@ impl Whom<'_> {
             loses_claims: false,
             claim_templates: &[],
             missing: &[],
+            of_others: &[],
         }
     }
 
@@ -197,7 +200,8 @@ impl WaitCause {
         }
         Some(match self {
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
-                if whom.missing.contains(behind) {
+                // What others own is not for this set to delete.
+                if whom.missing.contains(behind) || whom.of_others.contains(behind) {
                     return None;
                 }
                 format!(
@@ -262,7 +266,15 @@ impl WaitCause {
             WaitCause::OrdinalTooLarge { .. } => {
                 format!("delete it, or take its owner reference off: {}", whom.delete(subject))
             }
-            WaitCause::NameTaken { .. } => format!("let the set adopt it, or delete it: {}", whom.delete(subject)),
+            WaitCause::NameTaken { owner: None } => {
+                format!("let the set adopt it, or delete it: {}", whom.delete(subject))
+            }
+            // It may well serve, and its owner makes it again where it is deleted.
+            WaitCause::NameTaken { owner: Some(owner) } => format!(
+                "the name belongs to {}, whose pod it is: give one of the two sets another name, or let one of them go; see the pod: {}",
+                owner_in_words(owner),
+                whom.describe("pod", subject)
+            ),
             other => return other.advice_of_a_pod(subject, whom),
         })
     }
@@ -547,6 +559,15 @@ impl WaitCause {
     }
 }
 
+/// The owner of a pod, `KIND NAME`, of which users may have made anything.
+fn owner_in_words(owner: &str) -> String {
+    let words = owner.split_once(' ').filter(|(kind, name)| {
+        let is_kind = !kind.is_empty() && kind.bytes().all(|b| b.is_ascii_alphanumeric());
+        is_kind && in_command(name) == *name
+    });
+    words.map_or("another owner".to_owned(), |_| owner.to_owned())
+}
+
 /// Markers of hooks, of which users may have made anything.
 fn in_words(markers: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " ./_=-".contains(c);
@@ -821,6 +842,39 @@ mod tests {
             let advice = advice.expect("advice");
             assert!(advice.contains(command) && !advice.contains(EVIL), "{advice}");
         }
+    }
+
+    /// Two sets that make pods of one name: whoever takes down the other's takes down what serves, and gets it back at once.
+    #[test]
+    fn nobody_is_told_to_delete_what_another_set_owns() {
+        let whom = Whom::of("statefulset.apps.kruise.io/web", "shop");
+        let taken = |owner: Option<&str>| {
+            let owner = owner.map(str::to_owned);
+            WaitCause::NameTaken { owner }.advice("web-0", &whom).expect("advice")
+        };
+        let nobodys = taken(None);
+        assert!(
+            nobodys.starts_with("let the set adopt it, or delete it: kubectl delete pod web-0 -n shop"),
+            "{nobodys}"
+        );
+        for (owner, words) in [
+            ("StatefulSet web", "the name belongs to StatefulSet web, "),
+            ("x: kubectl delete pvc --all", "the name belongs to another owner, "),
+            ("Job $(sh)", "the name belongs to another owner, "),
+        ] {
+            let advice = taken(Some(owner));
+            assert!(advice.starts_with(words), "{advice}");
+            assert!(advice.ends_with(": kubectl describe pod web-0 -n shop"), "{advice}");
+            assert!(!advice.contains("delete") && !advice.contains("adopt"), "{advice}");
+        }
+        // Nor where another pod of the set comes after it.
+        let of_others = ["web-0".to_owned()];
+        let whom = Whom {
+            of_others: &of_others,
+            ..whom
+        };
+        let behind = "web-0".to_owned();
+        assert_eq!(WaitCause::Order { behind }.advice("web-1", &whom), None);
     }
 
     #[test]
