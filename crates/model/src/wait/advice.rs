@@ -103,17 +103,22 @@ impl Whom<'_> {
     }
 
     fn delete(&self, pod: &str) -> String {
-        // A shell takes the warning for a comment.
-        let warning = if self.loses_claims {
-            "  # its claims go with it, and the data in them"
-        } else {
-            ""
-        };
+        let is_of_others = self.of_others.iter().any(|other| other == pod);
         format!(
-            "kubectl delete pod {} -n {}{warning}",
+            "kubectl delete pod {} -n {}{}",
             in_command(pod),
-            self.namespace()
+            self.namespace(),
+            self.cost_of(is_of_others)
         )
+    }
+
+    /// What the deletion of a pod costs, which a shell takes for a comment. Whether pods of others take their claims along is known to those alone.
+    pub fn cost_of(&self, is_of_others: bool) -> &'static str {
+        match (is_of_others, self.loses_claims) {
+            (true, _) => "  # claims that pods own go with them, and the data in them",
+            (false, true) => "  # its claims go with it, and the data in them",
+            (false, false) => "",
+        }
     }
 
     fn resume(&self) -> String {
@@ -267,6 +272,8 @@ impl WaitCause {
                 format!("delete it, or take its owner reference off: {}", whom.delete(subject))
             }
             WaitCause::NameTaken { owner: None } => {
+                let of_others = &[subject.to_owned()];
+                let whom = Whom { of_others, ..*whom };
                 format!("let the set adopt it, or delete it: {}", whom.delete(subject))
             }
             // It may well serve, and its owner makes it again where it is deleted.
@@ -852,11 +859,8 @@ mod tests {
             let owner = owner.map(str::to_owned);
             WaitCause::NameTaken { owner }.advice("web-0", &whom).expect("advice")
         };
-        let nobodys = taken(None);
-        assert!(
-            nobodys.starts_with("let the set adopt it, or delete it: kubectl delete pod web-0 -n shop"),
-            "{nobodys}"
-        );
+        let adopt = "let the set adopt it, or delete it: kubectl delete pod web-0 -n shop  # claims that pods own go with them, and the data in them";
+        assert_eq!(taken(None), adopt);
         for (owner, words) in [
             ("StatefulSet web", "the name belongs to StatefulSet web, "),
             ("x: kubectl delete pvc --all", "the name belongs to another owner, "),
@@ -875,6 +879,34 @@ mod tests {
         };
         let behind = "web-0".to_owned();
         assert_eq!(WaitCause::Order { behind }.advice("web-1", &whom), None);
+    }
+
+    /// Whether claims go with the pods of this set says nothing of those of others.
+    #[test]
+    fn whoever_is_told_to_delete_a_pod_of_others_is_told_what_that_may_cost() {
+        let of_others = ["db-0".to_owned()];
+        let advice = |pod: &str, loses_claims: bool| {
+            let cause = WaitCause::ClaimTerminating {
+                used_by: vec![pod.to_owned()],
+                finalizers: vec![],
+            };
+            let whom = Whom {
+                loses_claims,
+                of_others: &of_others,
+                ..Whom::of("statefulset.apps/web", "shop")
+            };
+            let advice = cause.advice("data", &whom).expect("advice");
+            advice.split_once(" -n shop").map(|(_, cost)| cost.to_owned())
+        };
+        let may = "  # claims that pods own go with them, and the data in them";
+        for (pod, loses_claims, cost) in [
+            ("web-0", false, ""),
+            ("web-0", true, "  # its claims go with it, and the data in them"),
+            ("db-0", false, may),
+            ("db-0", true, may),
+        ] {
+            assert_eq!(advice(pod, loses_claims).as_deref(), Some(cost), "{pod}");
+        }
     }
 
     #[test]
