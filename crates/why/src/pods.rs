@@ -5,6 +5,7 @@ use super::set::{LiveSet, finalizers};
 use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::wire::NORMAL_WAITS;
+use flotilla_model::wait::Lack;
 use flotilla_model::{Command, Decision, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -312,7 +313,7 @@ fn gates(pod: &Value) -> Option<(String, String)> {
 fn warning(pod: &Value, facts: &Index<'_>) -> Option<(String, String)> {
     let tells = |event: &&Value| OF_READINESS.iter().any(|reason| event["reason"] == *reason);
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let event = last_warning(facts.warnings_of_pod(name).filter(tells), pod)?;
+    let event = last_warning(facts.warnings_of_pod(name).filter(tells), pod, facts.now)?;
     let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
     // A node was found since.
     let is_scheduled = pod["spec"]["nodeName"].is_string() && event["reason"] == "FailedScheduling";
@@ -321,29 +322,12 @@ fn warning(pod: &Value, facts: &Index<'_>) -> Option<(String, String)> {
     let started = statuses
         .filter_map(|status| time(&status["state"]["running"]["startedAt"]))
         .max();
-    // Whoever may write events says what they like; nobody is led to make what the pod does not name.
-    let names = |kind: &str| missing_object(&text("message"), kind).is_some_and(|name| !mentions(&pod["spec"], &name));
-    if ["secret", "configmap"].into_iter().any(names) {
+    // Whoever may write events says what they like; nobody is led to what the pod does not refer to.
+    if Lack::of(event["message"].as_str().unwrap_or_default()).is_some_and(|lack| !lack.is_of(pod)) {
         return None;
     }
     let is_over = is_scheduled || started.is_some_and(|started| happened(event).is_some_and(|at| at < started));
     (!is_over).then(|| (text("reason"), text("message")))
-}
-
-/// The object that is said not to be found: `KIND "NAME" not found`.
-fn missing_object(said: &str, kind: &str) -> Option<String> {
-    let (_, rest) = said.split_once(&format!("{kind} \""))?;
-    Some(rest.split_once('"')?.0.to_owned())
-}
-
-/// Whether a text stands anywhere in a value.
-fn mentions(value: &Value, text: &str) -> bool {
-    match value {
-        Value::String(found) => found == text,
-        Value::Array(all) => all.iter().any(|value| mentions(value, text)),
-        Value::Object(all) => all.values().any(|value| mentions(value, text)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 #[cfg(test)]
@@ -367,7 +351,8 @@ mod tests {
             cause,
             since: None,
         }];
-        add_what_is_known(&mut waits, &Index::of(facts, Timestamp::from_seconds(0)));
+        let now = time(&json!("2026-01-01T00:01:00Z")).expect("a time");
+        add_what_is_known(&mut waits, &Index::of(facts, now));
         waits.swap_remove(0)
     }
 
@@ -509,8 +494,7 @@ mod tests {
     fn what_a_pod_does_not_name_it_does_not_lack() {
         let pod = json!({"metadata": {"name": "web-0", "uid": "now"},
             "spec": {"volumes": [{"name": "v", "secret": {"secretName": "login"}}]}, "status": {}});
-        let said = |name: &str| {
-            let message = format!("MountVolume.SetUp failed for volume \"v\" : secret \"{name}\" not found");
+        let said_so = |message: String| {
             let event = json!({"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": "2026-01-01T00:00:00Z",
                 "involvedObject": {"name": "web-0", "uid": "now"}});
             let cause = WaitCause::PodNotReady {
@@ -519,8 +503,18 @@ mod tests {
             };
             known(cause, &facts(pod.clone(), json!([event]))).cause.to_string()
         };
+        let said = |name: &str| {
+            said_so(format!(
+                "MountVolume.SetUp failed for volume \"v\" : secret \"{name}\" not found"
+            ))
+        };
         assert!(said("login").contains("login"), "{}", said("login"));
-        assert_eq!(said("admin"), "is not ready");
+        // Nor is the name of a volume, or of a container, that of a secret.
+        for name in ["admin", "v"] {
+            assert_eq!(said(name), "is not ready");
+            let lacks_key = format!("couldn't find key admin in Secret s3/{name}");
+            assert_eq!(said_so(lacks_key), "is not ready");
+        }
     }
 
     #[test]
@@ -548,6 +542,9 @@ mod tests {
                 "2026-01-01T00:00:09Z"
             ),
             event("now", "Unhealthy", "Readiness probe failed", "2026-01-01T00:00:08Z"),
+            event("now", "FailedMount", "in a year to come", "2099-01-01T00:00:00Z"),
+            {"type": "Warning", "reason": "FailedMount", "message": "of any pod", "lastTimestamp": "2026-01-01T00:00:09Z",
+                "involvedObject": {"name": "web-0"}},
             event("now", "FailedMount", "secret \"s\" not found", "2026-01-01T00:00:03Z"),
         ]);
         let unscheduled = json!([event("now", "FailedScheduling", "no node fits", "2026-01-01T00:00:03Z")]);

@@ -220,7 +220,7 @@ impl Report {
     }
 
     /// For whom advice about a subject is.
-    fn whom<'r>(&'r self, set: &'r str, subject: &str) -> Whom<'r> {
+    fn whom<'r>(&'r self, set: &'r str, facts: &Index<'r>, subject: &str) -> Whom<'r> {
         Whom {
             set,
             namespace: &self.set.key.namespace,
@@ -232,6 +232,7 @@ impl Report {
             claim_templates: self.set.claim_templates(),
             missing: &self.missing,
             of_others: &self.of_others,
+            pod: facts.pod(subject),
         }
     }
 
@@ -239,7 +240,7 @@ impl Report {
     pub fn causes(&self) -> Vec<Cause> {
         let set = self.set.display();
         let facts = Index::of(&self.facts, self.now);
-        let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject));
+        let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, &facts, subject));
         let nobody = self.leader.silence(self.now, self.set.kind).filter(|_| !self.is_idle());
         // What others have to do first does not wait for a manager.
         let place = if self.next.is_empty() { causes.len() } else { 0 };
@@ -274,6 +275,7 @@ impl Report {
     /// For programs.
     pub fn json(&self) -> Value {
         let set = self.set.display();
+        let facts = Index::of(&self.facts, self.now);
         let cause = |c: &Cause| {
             json!({
                 "subject": c.subject, "message": c.message, "rule": c.rule, "advice": c.advice, "holdsUp": c.holds_up,
@@ -285,7 +287,7 @@ impl Report {
             json["subject"] = json!(w.subject);
             json["message"] = json!(w.cause.to_string());
             json["rule"] = json!(w.cause.rule());
-            json["advice"] = json!(w.cause.advice(&w.subject, &self.whom(&set, &w.subject)));
+            json["advice"] = json!(w.cause.advice(&w.subject, &self.whom(&set, &facts, &w.subject)));
             json["since"] = json!(w.since.map(|t| t.to_string()));
             json
         };

@@ -148,7 +148,7 @@ fn unbound(name: &str, claim: &Value, facts: &Index<'_>, namespace: &str) -> Opt
         }
         _ => {}
     }
-    let warning = last_warning(facts.events_of_claim(name), claim);
+    let warning = last_warning(facts.events_of_claim(name), claim, facts.now);
     let said = warning.and_then(|event| event["message"].as_str());
     let Some(classes) = facts.classes else {
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
@@ -300,7 +300,7 @@ mod tests {
                     events: Some(events.clone()),
                     ..Facts::default()
                 };
-                let facts = Index::of(&facts, Timestamp::from_seconds(0));
+                let facts = Index::of(&facts, time(&json!("2026-01-01T00:00:10Z")).unwrap());
                 all.insert(unbound("d", &claim(class_name.clone()), &facts, "ns").unwrap().0);
             }
             all.into_iter().collect::<Vec<_>>()
@@ -330,8 +330,17 @@ mod tests {
         let mut of_another = event("no space left", "2026-01-01T00:00:07Z");
         of_another["involvedObject"]["uid"] = json!("before");
         assert_eq!(
-            said(json!("slow"), classes, vec![of_another]),
+            said(json!("slow"), classes.clone(), vec![of_another]),
             ["is not bound: disk has made no volume for it yet"]
+        );
+        // Nor is what names no incarnation, or was said in a year to come.
+        let mut of_any = event("no space left", "2026-01-01T00:00:07Z");
+        of_any["involvedObject"]["uid"] = Value::Null;
+        let to_come = event("delete everything", "2099-01-01T00:00:00Z");
+        let a_little_ahead = event("timeout", "2026-01-01T00:01:00Z");
+        assert_eq!(
+            said(json!("slow"), classes.clone(), vec![of_any, to_come, a_little_ahead]),
+            ["is not bound: timeout"]
         );
         // Of several default classes the API server takes the newest, and of those the first by name.
         let classes = vec![

@@ -1,6 +1,9 @@
 //! What the user can do about a wait, with a command that can be pasted as it stands.
 
+mod provide;
 mod refusals;
+
+pub use self::provide::Lack;
 
 use super::{Refusal, WaitCause};
 use crate::hints::Failure;
@@ -55,6 +58,8 @@ pub struct Whom<'a> {
     pub missing: &'a [String],
     /// Pods that advice may name, and that are not the set's own.
     pub of_others: &'a [String],
+    /// The pod in question, as far as it is known.
+    pub pod: Option<&'a Value>,
 }
 
 impl Whom<'_> {
@@ -71,6 +76,7 @@ impl Whom<'_> {
             claim_templates: &[],
             missing: &[],
             of_others: &[],
+            pod: None,
         }
     }
 
@@ -149,38 +155,6 @@ impl Whom<'_> {
             );
         }
         format!("correct {path}: {}", self.edit())
-    }
-
-    /// Making what a pod misses, by the words of its kubelet.
-    fn provide(&self, said: &str) -> Option<String> {
-        let namespace = self.namespace();
-        let missing = |kind: &str| {
-            let (_, rest) = said.split_once(&format!("{kind} \""))?;
-            let (name, rest) = rest.split_once('"')?;
-            rest.trim_start().starts_with("not found").then(|| in_command(name))
-        };
-        if let Some(name) = missing("secret") {
-            return Some(format!(
-                "create it, with what the pod takes from it: kubectl create secret generic {name} -n {namespace}"
-            ));
-        }
-        if let Some(name) = missing("configmap") {
-            return Some(format!(
-                "create it, with what the pod takes from it: kubectl create configmap {name} -n {namespace}"
-            ));
-        }
-        // couldn't find key KEY in Secret NAMESPACE/NAME
-        let (_, rest) = said.split_once("couldn't find key ")?;
-        let (_, holder) = rest.split_once(" in ")?;
-        let (kind, rest) = holder.split_once(' ')?;
-        let kind = match kind {
-            "Secret" => "secret",
-            "ConfigMap" => "configmap",
-            _ => return None,
-        };
-        let (_, name) = rest.split_once('/')?;
-        let name = in_command(name.split_whitespace().next()?);
-        Some(format!("add that key: kubectl edit {kind} {name} -n {namespace}"))
     }
 
     /// Going back, or what there is where one cannot.
