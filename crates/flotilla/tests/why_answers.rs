@@ -2,8 +2,10 @@
 
 mod support;
 
+use flotilla_model::Timestamp;
 use http::{Method, Request};
 use serde_json::{Value, json};
+use std::time::Duration;
 use support::{Limits, Playground, flotilla, within};
 
 const SETS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/statefulsets";
@@ -370,9 +372,16 @@ async fn a_readiness_gate_that_nobody_sets_and_what_the_kubelet_says_are_told() 
     let pod = "/api/v1/namespaces/default/pods/db-0";
     let pod = lab.send(Method::GET, pod, "application/json", &json!({})).await;
     let involved = json!({"kind": "Pod", "name": "db-0", "namespace": "default", "uid": pod["metadata"]["uid"]});
+    // What was said before its container started is over.
+    let made: Timestamp = pod["metadata"]["creationTimestamp"]
+        .as_str()
+        .expect("a time")
+        .parse()
+        .expect("a time");
+    let at = made + Duration::from_secs(30);
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "db-0.1"}, "involvedObject": involved,
-        "type": "Warning", "reason": "FailedMount", "lastTimestamp": pod["metadata"]["creationTimestamp"],
-        "message": "MountVolume.SetUp failed for volume \"conf\" : secret \"nosec\" not found"});
+        "type": "Warning", "reason": "FailedMount", "lastTimestamp": at.to_string(),
+        "message": "MountVolume.SetUp failed for volume \"conf\" : secret \"nosec\" not found\u{9b}2J"});
     let events = "/api/v1/namespaces/default/events";
     lab.send(Method::POST, events, "application/json", &event).await;
     // Nobody has the last word for ever, nor leads whoever asks to what the pod does not refer to.
@@ -389,6 +398,12 @@ async fn a_readiness_gate_that_nobody_sets_and_what_the_kubelet_says_are_told() 
     assert!(
         said.contains("kubectl create secret generic nosec -n default") && !said.contains("payroll"),
         "{said}"
+    );
+    // Nor does a terminal obey what is meant for programs.
+    let json = lab.run(&["why", "asts/db", "-o", "json"]);
+    assert!(
+        json.contains("not found\\u009b2J") && !json.contains('\u{9b}'),
+        "{json}"
     );
 }
 

@@ -69,6 +69,22 @@ fn visible(text: &str, blanks_shown: usize) -> String {
     shown
 }
 
+/// A JSON text for a terminal, which means the same: whatever does not show as itself is written as its escape, such as `\u009b`. JSON lets all but
+/// the control characters of ASCII stand as they are. Line breaks are between values, as in strings they are escaped already.
+pub fn visible_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter == '\n' || is_safe(letter) {
+            shown.push(letter);
+        } else {
+            let mut units = [0; 2];
+            let units = letter.encode_utf16(&mut units).iter();
+            shown.extend(units.map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    shown
+}
+
 /// A name as it can stand in a command that is to be pasted: names of objects are DNS subdomains, in which a shell finds nothing to do. Of
 /// anything else, which somebody may have written for that very shell, only the place is shown.
 pub fn in_command(name: &str) -> &str {
@@ -183,6 +199,21 @@ mod tests {
         ] {
             let line = one_line(&format!("web{unseen}-0"));
             assert_eq!(line, format!("web{}-0", unseen.escape_default()));
+        }
+    }
+
+    #[test]
+    fn json_shows_whatever_is_in_it_and_means_the_same() {
+        let value = serde_json::json!({"größe": "a\nb\u{9b}2Jc\u{202e}d\u{7f}\u{e0041}\u{feff}\u{2028}\"😀", "list": [1, " \u{a0}"]});
+        for text in [format!("{value}"), format!("{value:#}")] {
+            let shown = visible_json(&text);
+            assert!(
+                shown.contains("a\\nb\\u009b2Jc\\u202ed\\u007f\\udb40\\udc41\\ufeff\\u2028\\\"😀"),
+                "{shown}"
+            );
+            assert!(shown.chars().all(|letter| letter == '\n' || is_safe(letter)), "{shown}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("JSON"), value);
+            assert_eq!(shown.lines().count(), text.lines().count());
         }
     }
 

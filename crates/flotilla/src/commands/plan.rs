@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::leader::leader;
 use crate::target::{Target, kind_name, no_definition};
+use flotilla_model::lines::visible_json;
 use flotilla_model::{ObjectKey, SetKind};
 use flotilla_plan::{Change, Edit, Plan, Reach, State, plan};
 use manifests::Manifests;
@@ -48,7 +49,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
         Output::Text => write!(out, "{}", plan.text())?,
         Output::Json => {
             let text = serde_json::to_string_pretty(&plan).map_err(|why| Error::Output(why.into()))?;
-            writeln!(out, "{text}")?;
+            writeln!(out, "{}", visible_json(&text))?;
         }
     }
     Ok(exit(&plan))

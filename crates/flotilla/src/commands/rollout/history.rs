@@ -7,7 +7,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use flotilla_controllers::shared::revision::names_it;
-use flotilla_model::lines::cell;
+use flotilla_model::lines::{cell, visible_json};
 use flotilla_model::template::{Digest, normal_form};
 use flotilla_model::{Lines, Resource, Timestamp};
 use flotilla_why::LiveSet;
@@ -26,7 +26,8 @@ pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> 
     let rows: Vec<Value> = revisions.iter().map(|revision| row(revision, &pods, &found)).collect();
     let mut out = std::io::stdout().lock();
     if of.output == Output::Json {
-        writeln!(out, "{:#}", json!({"set": found.display(), "revisions": rows}))?;
+        let json = json!({"set": found.display(), "revisions": rows});
+        writeln!(out, "{}", visible_json(&format!("{json:#}")))?;
         return Ok(Exit::Done);
     }
     write!(out, "{}", table(&rows, clock::now()))?;
