@@ -130,6 +130,36 @@ async fn after_a_rollback_the_advice_is_to_delete_the_pod_that_holds_it_up() {
     lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
 }
 
+/// The revision before is broken, too, and whoever goes back to it is sent back here, for ever.
+#[tokio::test]
+async fn after_two_broken_images_the_way_back_is_to_the_revision_that_serves() {
+    let lab = Playground::begin("twice").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 2)).await;
+    lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+    let path = format!("{SETS}/web");
+    for image in ["app:broken", "other:broken"] {
+        let broken = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
+        lab.send(Method::PATCH, &path, "application/json-patch+json", &broken)
+            .await;
+        if image == "app:broken" {
+            lab.until("asts/web", "cannot start");
+            continue;
+        }
+        let pod = "/api/v1/namespaces/default/pods/web-1";
+        lab.until("asts/web", "kubectl delete pod web-1 -n default");
+        lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    }
+    let undo = "flotilla rollout undo statefulset.apps.kruise.io/web -n default --to-revision 1";
+    let said = lab.until("asts/web", undo);
+    assert!(said.contains("other:broken"), "{said}");
+    let words: Vec<&str> = undo.split(' ').skip(1).collect();
+    assert!(lab.run(&words).contains("rolled back to revision 1 "));
+    let pod = "/api/v1/namespaces/default/pods/web-1";
+    lab.until("asts/web", "kubectl delete pod web-1 -n default");
+    lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+}
+
 #[tokio::test]
 async fn a_claim_without_its_class_is_the_one_cause() {
     let lab = Playground::begin("class").await;

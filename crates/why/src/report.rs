@@ -1,5 +1,6 @@
 //! What is told: what waits and why, what comes next, and who does it.
 
+use crate::back::go_back;
 use crate::causes::{self, Cause};
 use crate::facts::{Facts, Index, time};
 use crate::leader::Leader;
@@ -9,12 +10,9 @@ use crate::question::{Held, Question};
 use crate::set::LiveSet;
 use crate::{pods, set, told};
 use flotilla_api::names;
-use flotilla_controllers::shared::revision::label_names;
-use flotilla_engine::core::cache::Cache;
-use flotilla_model::{Keeper, Lines, PodRecord, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
+use flotilla_model::{GoBack, Keeper, Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Lines of waits and of next steps shown to people, at most. JSON has them all.
 const LINES_SHOWN: usize = 20;
@@ -45,8 +43,8 @@ pub struct Report {
     missing: Vec<String>,
     /// Pods that advice may name, and that are not the set's own.
     of_others: Vec<String>,
-    /// Whether there is a revision to go back to, and reason to.
-    can_go_back: bool,
+    /// Which revision there is to go back to.
+    go_back: GoBack,
     unreadable: Vec<String>,
     /// Pods of the set take their claims along when they are deleted.
     loses_claims: bool,
@@ -71,17 +69,6 @@ fn claims_on_their_way(live: &LiveSet, facts: &Facts) -> Vec<Wait> {
         })
     };
     own.filter_map(wait).collect()
-}
-
-/// Whether there is a revision to go back to, and reason to: whoever went back from one that serves would take its pods down, after a
-/// roll-back for what was left as broken.
-fn can_go_back(cache: &Cache, live: &LiveSet) -> bool {
-    let Some(set) = cache.set(live.kind, &live.key) else {
-        return false;
-    };
-    let newest = set.status_text("updateRevision");
-    let serves = |pod: &Arc<PodRecord>| pod.is_healthy() && !newest.is_empty() && label_names(pod, newest);
-    cache.revisions_of(set.as_owner()).len() > 1 && !cache.pods_of(set.as_owner()).iter().any(serves)
 }
 
 impl Report {
@@ -115,7 +102,7 @@ impl Report {
             missing: pods::missing(&waits, &index),
             of_others: pods::of_others(live, &waits, &index),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
-            can_go_back: can_go_back(cache, live),
+            go_back: go_back(cache, live),
             leader: beside.leader,
             unreadable: beside.unreadable,
             facts,
@@ -226,7 +213,7 @@ impl Report {
             namespace: &self.set.key.namespace,
             is_former: self.old_pods.get(subject) == Some(&None),
             kept_by: self.old_pods.get(subject).copied().flatten(),
-            can_go_back: self.can_go_back,
+            go_back: self.go_back,
             is_paused: self.set.kind == SetKind::Native && self.set.paused_at().is_some(),
             loses_claims: self.loses_claims,
             claim_templates: self.set.claim_templates(),
@@ -359,7 +346,7 @@ mod tests {
             old_pods: BTreeMap::new(),
             missing: vec![],
             of_others: vec![],
-            can_go_back: true,
+            go_back: GoBack::ToTheOneBefore,
             unreadable: vec![],
             loses_claims: false,
             next,
@@ -459,6 +446,7 @@ mod tests {
     /// Whoever asks may make revisions, and the manager may not: only the set's condition tells.
     #[test]
     fn what_the_manager_was_told_is_a_cause() {
+        use flotilla_engine::core::cache::Cache;
         use flotilla_engine::core::store::Source;
         use flotilla_engine::wire::Encoding;
         let said = "web: Forbidden: controllerrevisions.apps is forbidden: User \"system:serviceaccount:flotilla-system:flotilla\" cannot create";

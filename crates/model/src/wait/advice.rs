@@ -33,6 +33,17 @@ pub enum Keeper {
     Change,
 }
 
+/// Going back to an earlier revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoBack {
+    /// There is none to go back to, or no reason to.
+    No,
+    /// To the one before.
+    ToTheOneBefore,
+    /// To that of this number.
+    To(i64),
+}
+
 /// For whom advice is: what its commands name.
 // Four independent facts, not a state.
 #[allow(clippy::struct_excessive_bools)]
@@ -46,8 +57,8 @@ pub struct Whom<'a> {
     pub is_former: bool,
     /// The pod in question is of another revision than the template's, and this keeps it so.
     pub kept_by: Option<Keeper>,
-    /// There is another revision to go back to.
-    pub can_go_back: bool,
+    /// Which revision there is to go back to.
+    pub go_back: GoBack,
     /// The partition is that of `flotilla rollout pause`, which is how a native set is paused.
     pub is_paused: bool,
     /// A pod that is deleted takes its claims along, and the data in them, as those of a CloneSet do that does not use them again.
@@ -70,7 +81,7 @@ impl Whom<'_> {
             namespace,
             is_former: false,
             kept_by: None,
-            can_go_back: true,
+            go_back: GoBack::ToTheOneBefore,
             is_paused: false,
             loses_claims: false,
             claim_templates: &[],
@@ -158,15 +169,18 @@ impl Whom<'_> {
     }
 
     /// Going back, or what there is where one cannot.
-    fn go_back(&self) -> String {
-        if self.can_go_back {
+    fn roll_back(&self) -> String {
+        let undo = || {
             format!(
                 "roll back: flotilla rollout undo {} -n {}",
                 self.set(),
                 self.namespace()
             )
-        } else {
-            format!("correct the template: {}", self.edit())
+        };
+        match self.go_back {
+            GoBack::No => format!("correct the template: {}", self.edit()),
+            GoBack::ToTheOneBefore => undo(),
+            GoBack::To(number) => format!("{} --to-revision {number}", undo()),
         }
     }
 }
@@ -196,7 +210,7 @@ impl WaitCause {
                 "wait, make other pods available, or raise maxUnavailable: {}",
                 whom.edit()
             ),
-            WaitCause::Brake { .. } => format!("see why the updated pods are not available, or {}", whom.go_back()),
+            WaitCause::Brake { .. } => format!("see why the updated pods are not available, or {}", whom.roll_back()),
             WaitCause::ClaimTemplateMissing { volume } => {
                 format!("add a claim template {volume}: {}", whom.edit())
             }
@@ -324,22 +338,22 @@ impl WaitCause {
                     }
                 }),
             WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
-                if whom.can_go_back {
-                    format!("correct the image in the set's template, or {}", whom.go_back())
-                } else {
+                if whom.go_back == GoBack::No {
                     format!("correct the image in the set's template: {}", whom.edit())
+                } else {
+                    format!("correct the image in the set's template, or {}", whom.roll_back())
                 }
             }
             WaitCause::ContainerCannotStart { reason, message, .. } if NEVER_RAN.contains(&reason.as_str()) => {
                 let provide = whom.provide(message);
                 let provide = provide.unwrap_or_else(|| format!("see why: {}", whom.describe("pod", subject)));
-                format!("{provide}; or {}", whom.go_back())
+                format!("{provide}; or {}", whom.roll_back())
             }
             WaitCause::ContainerCannotStart { container, .. } => {
                 format!(
                     "see why: {} --previous; or {}",
                     whom.logs(subject, container),
-                    whom.go_back()
+                    whom.roll_back()
                 )
             }
             WaitCause::PodTerminating { finalizers, .. } if !finalizers.is_empty() => {
@@ -591,6 +605,15 @@ mod tests {
             forward.ends_with("roll back: flotilla rollout undo statefulset.apps/web -n shop"),
             "{forward}"
         );
+        let to_one_that_serves = Whom {
+            go_back: GoBack::To(3),
+            ..whom
+        };
+        let advice = cause.advice("web-2", &to_one_that_serves).expect("advice");
+        assert!(
+            advice.ends_with("roll back: flotilla rollout undo statefulset.apps/web -n shop --to-revision 3"),
+            "{advice}"
+        );
         let back = Whom {
             is_former: true,
             ..whom
@@ -642,7 +665,7 @@ mod tests {
             "{advice}"
         );
         let first = Whom {
-            can_go_back: false,
+            go_back: GoBack::No,
             ..whom
         };
         let advice = cause.advice("web-2", &first).expect("advice");
