@@ -578,3 +578,29 @@ async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
     // It may never have been written.
     let _ = std::fs::remove_file(&kubeconfig);
 }
+
+/// A revision has a name of its own, and the set's condition tells of it under the name of the set.
+#[tokio::test]
+async fn a_revision_that_is_refused_is_told_once() {
+    let lab = Playground::begin("refused").await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"count/controllerrevisions.apps": "0"}}});
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    lab.send(Method::POST, quotas, "application/json", &quota).await;
+    lab.send(Method::POST, CLONES, "application/json", &clone_set("clones", 2))
+        .await;
+    lab.until("clone/clones", "exceeded quota: none");
+    let path = format!("{CLONES}/clones");
+    let mut conditions = String::new();
+    for _ in 0..200 {
+        let clones = lab.send(Method::GET, &path, "application/json", &json!({})).await;
+        conditions = clones["status"]["conditions"].to_string();
+        if conditions.contains("exceeded quota") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(conditions.contains("clones: QuotaExceeded: "), "{conditions}");
+    let said = lab.run(&["why", "clone/clones"]);
+    assert_eq!(said.matches("exceeded quota: none").count(), 1, "{said}");
+}
