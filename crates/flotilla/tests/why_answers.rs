@@ -130,6 +130,25 @@ async fn after_a_rollback_the_advice_is_to_delete_the_pod_that_holds_it_up() {
     lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
 }
 
+#[tokio::test]
+async fn a_pod_that_somebody_gave_a_broken_image_is_to_be_deleted() {
+    let lab = Playground::begin("patched").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 1)).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let pod = "/api/v1/namespaces/default/pods/web-0";
+    let broken = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "app:broken"}]);
+    lab.send(Method::PATCH, pod, "application/json-patch+json", &broken)
+        .await;
+    let said = lab.until("asts/web", "app:broken");
+    assert!(
+        said.contains("you can: delete it: ") && said.contains("kubectl delete pod web-0 -n default"),
+        "{said}"
+    );
+    assert!(!said.contains("correct the image"), "{said}");
+    lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+}
+
 /// The revision before is broken, too, and whoever goes back to it is sent back here, for ever.
 #[tokio::test]
 async fn after_two_broken_images_the_way_back_is_to_the_revision_that_serves() {

@@ -18,7 +18,7 @@ const NEVER_RAN: [&str; 3] = [
     "RunContainerError",
 ];
 
-/// What keeps a pod at a revision that is not the template's.
+/// What keeps a pod from being as the template says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeper {
     /// The update is paused.
@@ -31,6 +31,8 @@ pub enum Keeper {
     Edit,
     /// Its node, which has yet to look at the image that it has, or gets, by now.
     Change,
+    /// That it is of the template's revision: somebody has given it another image, which no update undoes.
+    Patch,
 }
 
 /// Going back to an earlier revision.
@@ -55,7 +57,7 @@ pub struct Whom<'a> {
     pub namespace: &'a str,
     /// The pod in question is of a revision that the set does not want any more, as after a rollback, and nothing keeps it so.
     pub is_former: bool,
-    /// The pod in question is of another revision than the template's, and this keeps it so.
+    /// The pod in question is not as the template says, and this keeps it so.
     pub kept_by: Option<Keeper>,
     /// Which revision there is to go back to.
     pub go_back: GoBack,
@@ -93,7 +95,7 @@ impl Whom<'_> {
 
     /// The pod in question is of another revision than the template's.
     pub fn is_old(&self) -> bool {
-        self.is_former || self.kept_by.is_some()
+        self.is_former || self.kept_by.is_some_and(|keeper| keeper != Keeper::Patch)
     }
 
     /// The set in a command.
@@ -296,6 +298,12 @@ impl WaitCause {
                 whom.namespace()
             ));
         }
+        if whom.kept_by == Some(Keeper::Patch) && self.is_of_a_pod_that_fails() {
+            return Some(format!(
+                "delete it: somebody gave it another image than the set's template names, and a pod of that takes its place: {}",
+                whom.delete(subject)
+            ));
+        }
         // The template may well name a good one: what it says does not reach this pod.
         let is_of_an_image = matches!(self, WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image"));
         let keeper = whom.kept_by.filter(|_| is_of_an_image)?;
@@ -308,7 +316,7 @@ impl WaitCause {
                 "it has, or gets, another image by now, which its node has yet to look at; see what it says then: {}",
                 whom.describe("pod", subject)
             ),
-            Keeper::Order | Keeper::Edit => return None,
+            Keeper::Order | Keeper::Edit | Keeper::Patch => return None,
             Keeper::Partition => format!(
                 "its image is that of an old revision, which the partition keeps: provide that image, or lower the partition: {}",
                 whom.edit()
