@@ -623,3 +623,24 @@ async fn a_revision_that_is_refused_is_told_once() {
     let said = lab.run(&["why", "clone/clones"]);
     assert_eq!(said.matches("exceeded quota: none").count(), 1, "{said}");
 }
+
+#[tokio::test]
+async fn a_claim_that_goes_when_its_pod_ends_is_noted_also_where_nothing_is_waited_for() {
+    let lab = Playground::begin("going").await;
+    let mut web = set("web", 1);
+    web["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec":
+        {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    lab.send(Method::POST, SETS, "application/json", &web).await;
+    let said = lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    assert!(!said.contains("note: "), "{said}");
+    let claim = "/api/v1/namespaces/default/persistentvolumeclaims/data-web-0";
+    // What the API server puts on each claim.
+    lab.patch(
+        claim,
+        &json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}),
+    )
+    .await;
+    lab.send(Method::DELETE, claim, "application/json", &json!({})).await;
+    let note = "note: claim data-web-0 is being deleted: it goes, with its data, when pod web-0 ends";
+    lab.until("asts/web", note);
+}

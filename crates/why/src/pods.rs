@@ -6,14 +6,17 @@ use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::wire::NORMAL_WAITS;
 use flotilla_model::wait::Lack;
-use flotilla_model::{Command, Decision, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
+use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The word of kubelets for a pod that lacks what others have to say of it.
 const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
+
+/// So many claims that go are named.
+const CLAIMS_NAMED: usize = 10;
 
 /// The finalizer of claims that pods use.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -277,6 +280,44 @@ fn holders_of(claim: &str, facts: &Index<'_>) -> Vec<String> {
     };
     let all = finalizers(&claim["metadata"]);
     all.into_iter().filter(|finalizer| finalizer != PROTECTION).collect()
+}
+
+/// Claims of the set's pods that are being deleted and are held by nothing but these pods, each in a sentence: nothing waits for them, and the data
+/// goes when the pod ends next. What waits name is told there.
+pub(super) fn claims_that_go(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<String> {
+    let named = subjects(waits);
+    let namespace = &*set.meta.key.namespace;
+    let is_going = |name: &str| {
+        let claim = cache.claim(&ObjectKey::new(namespace, name));
+        claim.is_some_and(|claim| claim.meta.deleted.is_some())
+    };
+    let mut going: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for pod in cache.pods_of(set.as_owner()).iter().filter(|pod| !pod.is_terminating()) {
+        for (_, claim) in pod.claims() {
+            if !named.contains(claim.as_str()) && is_going(&claim) {
+                going.entry(claim).or_default().push(pod.name());
+            }
+        }
+    }
+    let note = |(claim, pods): (String, Vec<&str>)| {
+        let when = match pods.as_slice() {
+            [only] => format!("when pod {only} ends"),
+            [first, others @ ..] => format!("when pod {first}, and {} more, have ended", others.len()),
+            [] => return None,
+        };
+        Some(format!(
+            "claim {claim} is being deleted: it goes, with its data, {when}"
+        ))
+    };
+    let more = going.len().saturating_sub(CLAIMS_NAMED);
+    let more = (more > 0)
+        .then(|| format!("{more} more claims are being deleted, and go, with their data, when their pods end"));
+    going
+        .into_iter()
+        .take(CLAIMS_NAMED)
+        .filter_map(note)
+        .chain(more)
+        .collect()
 }
 
 /// When a pod's deletion was asked for: its time of deletion is when its grace period ends.
@@ -573,6 +614,71 @@ mod tests {
             said(gated, &events),
             "is not ready: ReadinessGatesNotReady: readiness gate example.com/lb is not set, example.com/dns is False: NoAddress"
         );
+    }
+
+    /// Somebody has deleted the claim of a pod that runs: all is well until the pod ends.
+    #[test]
+    fn claims_that_go_with_the_next_end_of_their_pods_are_noted() {
+        use flotilla_engine::core::store::Source;
+        use flotilla_engine::wire::Encoding;
+        use flotilla_model::{Resource, SetKind};
+        let meta = |name: &str, uid: &str| json!({"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let set = json!({"metadata": meta("web", "u"), "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}}});
+        let pod = |name: &str, owner: &str, claims: &[&str]| {
+            let volume = |claim: &&str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+            let volumes: Vec<Value> = claims.iter().map(volume).collect();
+            let mut pod = json!({"metadata": meta(name, name), "spec": {"containers": [], "volumes": volumes}, "status": {"phase": "Running"}});
+            pod["metadata"]["labels"] = json!({"app": "web"});
+            pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": if owner == "u" { "web" } else { owner }, "uid": owner, "controller": true}]);
+            pod
+        };
+        let claim = |name: &str, goes: bool| {
+            let mut claim = json!({"metadata": meta(name, name), "spec": {}, "status": {"phase": "Bound"}});
+            if goes {
+                claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                claim["metadata"]["finalizers"] = json!([PROTECTION]);
+            }
+            claim
+        };
+        let mut leaving = pod("web-2", "u", &["data-web-2"]);
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let objects = [
+            (Resource::AdvancedSets, set),
+            (Resource::Pods, pod("web-0", "u", &["data-web-0", "shared"])),
+            (Resource::Pods, pod("web-1", "u", &["data-web-1", "shared"])),
+            (Resource::Pods, leaving),
+            (Resource::Pods, pod("db-0", "other", &["data-db-0"])),
+            (Resource::Claims, claim("data-web-0", true)),
+            (Resource::Claims, claim("data-web-1", false)),
+            (Resource::Claims, claim("data-web-2", true)),
+            (Resource::Claims, claim("data-db-0", true)),
+            (Resource::Claims, claim("shared", true)),
+        ];
+        let mut cache = Cache::default();
+        for (resource, object) in objects {
+            let read = cache.read(resource, Encoding::Json, &object.to_string().into());
+            let object = read.unwrap_or_else(|_| panic!("{resource}: {object}"));
+            drop(cache.apply(object, Source::List));
+        }
+        let set = cache
+            .set(SetKind::Advanced, &ObjectKey::new("ns", "web"))
+            .cloned()
+            .expect("a set");
+        let notes = claims_that_go(&cache, &set, &[]);
+        assert_eq!(
+            notes,
+            [
+                "claim data-web-0 is being deleted: it goes, with its data, when pod web-0 ends",
+                "claim shared is being deleted: it goes, with its data, when pod web-0, and 1 more, have ended",
+            ]
+        );
+        let wait = Wait {
+            subject: "data-web-0".to_owned(),
+            cause: WaitCause::CLAIM_TERMINATING,
+            since: None,
+        };
+        assert_eq!(claims_that_go(&cache, &set, &[wait]), notes[1..]);
     }
 
     /// What goes by itself within its grace period is nothing to wait for.

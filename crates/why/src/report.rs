@@ -46,6 +46,8 @@ pub struct Report {
     /// Which revision there is to go back to.
     go_back: GoBack,
     unreadable: Vec<String>,
+    /// Claims that go when their pods end, in sentences.
+    claims_that_go: Vec<String>,
     /// Pods of the set take their claims along when they are deleted.
     loses_claims: bool,
     /// What the manager would do next, in words.
@@ -104,6 +106,10 @@ impl Report {
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
             go_back: go_back(cache, live),
             leader: beside.leader,
+            claims_that_go: set
+                .iter()
+                .flat_map(|set| pods::claims_that_go(cache, set, &waits))
+                .collect(),
             unreadable: beside.unreadable,
             facts,
             set: live.clone(),
@@ -177,6 +183,7 @@ impl Report {
             .map(|(key, what)| format!("the annotation {key} {what}"));
         left.into_iter()
             .chain(switches)
+            .chain(self.claims_that_go.iter().cloned())
             .chain(self.facts.unread.iter().cloned())
             .chain(self.unreadable.iter().cloned())
             .collect()
@@ -348,6 +355,7 @@ mod tests {
             of_others: vec![],
             go_back: GoBack::ToTheOneBefore,
             unreadable: vec![],
+            claims_that_go: vec![],
             loses_claims: false,
             next,
             leader: Leader {
