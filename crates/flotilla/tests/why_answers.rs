@@ -579,6 +579,8 @@ async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
         assert_eq!(said.matches(&told).count(), times, "{said}");
     }
     assert!(said.contains("are not told: "), "{said}");
+    let unread = "note: whether a manager leads is not told: the lease could not be read: it is forbidden: User \"jane\" cannot get";
+    assert!(said.contains(unread), "{said}");
     // That whoever asks may not make pods is nothing that the set waits for.
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "1"}}});
     let quotas = "/api/v1/namespaces/default/resourcequotas";
@@ -643,4 +645,33 @@ async fn a_claim_that_goes_when_its_pod_ends_is_noted_also_where_nothing_is_wait
     lab.send(Method::DELETE, claim, "application/json", &json!({})).await;
     let note = "note: claim data-web-0 is being deleted: it goes, with its data, when pod web-0 ends";
     lab.until("asts/web", note);
+}
+
+/// What the API server fails at says nothing of rights, and of no manager.
+#[tokio::test]
+async fn a_lease_that_cannot_be_read_is_no_reason_not_to_answer() {
+    const NO_LEASES: Limits = &[("GET", "/apis/coordination.k8s.io/", 503, "etcd is not there")];
+    let lab = Playground::begin("leases").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 1)).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let kubeconfig = within(&lab, NO_LEASES).await;
+    let ask = async |words: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_flotilla"));
+        command.args(words).arg("--kubeconfig").arg(&kubeconfig);
+        let output = command.output().await.expect("the binary runs");
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), text.concat())
+    };
+    let told = "whether a manager leads is not told: the lease could not be read: etcd is not there; ask again";
+    let (code, said) = ask(&["why", "asts/web"]).await;
+    assert!(said.contains(&format!("note: {told}")), "{said}");
+    assert_eq!(code, Some(0), "{said}");
+    let (_, json) = ask(&["why", "asts/web", "-o", "json"]).await;
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["manager"], &json["notes"]), (&Value::Null, &json!([told])));
+    let (code, said) = ask(&["plan", "asts/web", "--replicas", "2"]).await;
+    assert!(said.contains(told), "{said}");
+    assert_eq!(code, Some(0), "{said}");
+    // It may never have been written.
+    let _ = std::fs::remove_file(&kubeconfig);
 }

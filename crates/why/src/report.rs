@@ -182,6 +182,7 @@ impl Report {
             .chain(in_vain)
             .map(|(key, what)| format!("the annotation {key} {what}"));
         left.into_iter()
+            .chain(self.leader.unread.clone())
             .chain(switches)
             .chain(self.claims_that_go.iter().cloned())
             .chain(self.facts.unread.iter().cloned())
@@ -390,6 +391,19 @@ mod tests {
              no manager holds the lease: see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: \
              flotilla manager\n"
         );
+    }
+
+    /// Nobody is made up who holds it, and nobody is said to be missing.
+    #[test]
+    fn a_lease_that_could_not_be_read_is_told_as_such() {
+        let mut report = report(vec![], vec!["delete pod web-2".into()], None);
+        report.leader = Leader::unread("leases \"flotilla\" is forbidden");
+        let note = "whether a manager leads is not told: the lease could not be read: leases \"flotilla\" is forbidden";
+        let text = report.text();
+        assert!(text.contains(&format!("note: {note}\n")), "{text}");
+        assert!(!text.contains("no manager holds"), "{text}");
+        let json = report.json();
+        assert_eq!((&json["manager"], &json["notes"]), (&Value::Null, &json!([note])));
     }
 
     #[test]

@@ -60,7 +60,7 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
     };
     let beside = Beside {
         namespace: read::namespace(cluster, &mut unreadable).await?,
-        leader: leader(cluster, &args.lease, now).await?,
+        leader: leader(cluster, &args.lease, now).await,
         unreadable,
     };
     Ok(Report::of(&question, held, facts, beside))
