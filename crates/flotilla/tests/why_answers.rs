@@ -2,8 +2,10 @@
 
 mod support;
 
+use flotilla_model::Timestamp;
 use http::{Method, Request};
 use serde_json::{Value, json};
+use std::time::Duration;
 use support::{Limits, Playground, flotilla, within};
 
 const SETS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/statefulsets";
@@ -124,6 +126,55 @@ async fn after_a_rollback_the_advice_is_to_delete_the_pod_that_holds_it_up() {
     let said = lab.until("asts/web", "kubectl delete pod web-1 -n default");
     assert!(!said.contains("undo"), "{said}");
     let pod = "/api/v1/namespaces/default/pods/web-1";
+    lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+}
+
+#[tokio::test]
+async fn a_pod_that_somebody_gave_a_broken_image_is_to_be_deleted() {
+    let lab = Playground::begin("patched").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 1)).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let pod = "/api/v1/namespaces/default/pods/web-0";
+    let broken = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "app:broken"}]);
+    lab.send(Method::PATCH, pod, "application/json-patch+json", &broken)
+        .await;
+    let said = lab.until("asts/web", "app:broken");
+    assert!(
+        said.contains("you can: delete it: ") && said.contains("kubectl delete pod web-0 -n default"),
+        "{said}"
+    );
+    assert!(!said.contains("correct the image"), "{said}");
+    lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+}
+
+/// The revision before is broken, too, and whoever goes back to it is sent back here, for ever.
+#[tokio::test]
+async fn after_two_broken_images_the_way_back_is_to_the_revision_that_serves() {
+    let lab = Playground::begin("twice").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 2)).await;
+    lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+    let path = format!("{SETS}/web");
+    for image in ["app:broken", "other:broken"] {
+        let broken = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
+        lab.send(Method::PATCH, &path, "application/json-patch+json", &broken)
+            .await;
+        if image == "app:broken" {
+            lab.until("asts/web", "cannot start");
+            continue;
+        }
+        let pod = "/api/v1/namespaces/default/pods/web-1";
+        lab.until("asts/web", "kubectl delete pod web-1 -n default");
+        lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    }
+    let undo = "flotilla rollout undo statefulset.apps.kruise.io/web -n default --to-revision 1";
+    let said = lab.until("asts/web", undo);
+    assert!(said.contains("other:broken"), "{said}");
+    let words: Vec<&str> = undo.split(' ').skip(1).collect();
+    assert!(lab.run(&words).contains("rolled back to revision 1 "));
+    let pod = "/api/v1/namespaces/default/pods/web-1";
+    lab.until("asts/web", "kubectl delete pod web-1 -n default");
     lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
     lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
 }
@@ -370,19 +421,38 @@ async fn a_readiness_gate_that_nobody_sets_and_what_the_kubelet_says_are_told() 
     let pod = "/api/v1/namespaces/default/pods/db-0";
     let pod = lab.send(Method::GET, pod, "application/json", &json!({})).await;
     let involved = json!({"kind": "Pod", "name": "db-0", "namespace": "default", "uid": pod["metadata"]["uid"]});
+    // What was said before its container started is over.
+    let made: Timestamp = pod["metadata"]["creationTimestamp"]
+        .as_str()
+        .expect("a time")
+        .parse()
+        .expect("a time");
+    let at = made + Duration::from_secs(30);
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "db-0.1"}, "involvedObject": involved,
-        "type": "Warning", "reason": "FailedMount", "lastTimestamp": "2099-01-01T00:00:00Z",
-        "message": "MountVolume.SetUp failed for volume \"conf\" : secret \"nosec\" not found"});
+        "type": "Warning", "reason": "FailedMount", "lastTimestamp": at.to_string(),
+        "message": "MountVolume.SetUp failed for volume \"conf\" : secret \"nosec\" not found\u{9b}2J"});
     let events = "/api/v1/namespaces/default/events";
     lab.send(Method::POST, events, "application/json", &event).await;
+    // Nobody has the last word for ever, nor leads whoever asks to what the pod does not refer to.
+    let mut forged = event;
+    forged["metadata"]["name"] = json!("db-0.2");
+    forged["lastTimestamp"] = json!("2099-01-01T00:00:00Z");
+    forged["message"] = json!("couldn't find key admin in Secret default/payroll-secret");
+    lab.send(Method::POST, events, "application/json", &forged).await;
     let said = lab.run(&["why", "asts/db"]);
     assert!(
         said.contains("db-0: is not ready: FailedMount: MountVolume.SetUp failed for volume"),
         "{said}"
     );
     assert!(
-        said.contains("kubectl create secret generic nosec -n default"),
+        said.contains("kubectl create secret generic nosec -n default") && !said.contains("payroll"),
         "{said}"
+    );
+    // Nor does a terminal obey what is meant for programs.
+    let json = lab.run(&["why", "asts/db", "-o", "json"]);
+    assert!(
+        json.contains("not found\\u009b2J") && !json.contains('\u{9b}'),
+        "{json}"
     );
 }
 
@@ -509,6 +579,8 @@ async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
         assert_eq!(said.matches(&told).count(), times, "{said}");
     }
     assert!(said.contains("are not told: "), "{said}");
+    let unread = "note: whether a manager leads is not told: the lease could not be read: it is forbidden: User \"jane\" cannot get";
+    assert!(said.contains(unread), "{said}");
     // That whoever asks may not make pods is nothing that the set waits for.
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "1"}}});
     let quotas = "/api/v1/namespaces/default/resourcequotas";
@@ -524,6 +596,82 @@ async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
         "{said}"
     );
     assert!(!said.contains("the API server refused: Forbidden"), "{said}");
+    // It may never have been written.
+    let _ = std::fs::remove_file(&kubeconfig);
+}
+
+/// A revision has a name of its own, and the set's condition tells of it under the name of the set.
+#[tokio::test]
+async fn a_revision_that_is_refused_is_told_once() {
+    let lab = Playground::begin("refused").await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"count/controllerrevisions.apps": "0"}}});
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    lab.send(Method::POST, quotas, "application/json", &quota).await;
+    lab.send(Method::POST, CLONES, "application/json", &clone_set("clones", 2))
+        .await;
+    lab.until("clone/clones", "exceeded quota: none");
+    let path = format!("{CLONES}/clones");
+    let mut conditions = String::new();
+    for _ in 0..200 {
+        let clones = lab.send(Method::GET, &path, "application/json", &json!({})).await;
+        conditions = clones["status"]["conditions"].to_string();
+        if conditions.contains("exceeded quota") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(conditions.contains("clones: QuotaExceeded: "), "{conditions}");
+    let said = lab.run(&["why", "clone/clones"]);
+    assert_eq!(said.matches("exceeded quota: none").count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn a_claim_that_goes_when_its_pod_ends_is_noted_also_where_nothing_is_waited_for() {
+    let lab = Playground::begin("going").await;
+    let mut web = set("web", 1);
+    web["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec":
+        {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    lab.send(Method::POST, SETS, "application/json", &web).await;
+    let said = lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    assert!(!said.contains("note: "), "{said}");
+    let claim = "/api/v1/namespaces/default/persistentvolumeclaims/data-web-0";
+    // What the API server puts on each claim.
+    lab.patch(
+        claim,
+        &json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}),
+    )
+    .await;
+    lab.send(Method::DELETE, claim, "application/json", &json!({})).await;
+    let note = "note: claim data-web-0 is being deleted: it goes, with its data, when pod web-0 ends";
+    lab.until("asts/web", note);
+}
+
+/// What the API server fails at says nothing of rights, and of no manager.
+#[tokio::test]
+async fn a_lease_that_cannot_be_read_is_no_reason_not_to_answer() {
+    const NO_LEASES: Limits = &[("GET", "/apis/coordination.k8s.io/", 503, "etcd is not there")];
+    let lab = Playground::begin("leases").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 1)).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let kubeconfig = within(&lab, NO_LEASES).await;
+    let ask = async |words: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_flotilla"));
+        command.args(words).arg("--kubeconfig").arg(&kubeconfig);
+        let output = command.output().await.expect("the binary runs");
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), text.concat())
+    };
+    let told = "whether a manager leads is not told: the lease could not be read: etcd is not there; ask again";
+    let (code, said) = ask(&["why", "asts/web"]).await;
+    assert!(said.contains(&format!("note: {told}")), "{said}");
+    assert_eq!(code, Some(0), "{said}");
+    let (_, json) = ask(&["why", "asts/web", "-o", "json"]).await;
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["manager"], &json["notes"]), (&Value::Null, &json!([told])));
+    let (code, said) = ask(&["plan", "asts/web", "--replicas", "2"]).await;
+    assert!(said.contains(told), "{said}");
+    assert_eq!(code, Some(0), "{said}");
     // It may never have been written.
     let _ = std::fs::remove_file(&kubeconfig);
 }

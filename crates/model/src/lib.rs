@@ -45,4 +45,4 @@ pub use resource::Resource;
 pub use selector::Selector;
 pub use set::{SetKind, SetRecord};
 pub use time::Timestamp;
-pub use wait::{Keeper, Refusal, Right, Wait, WaitCause, Whom};
+pub use wait::{GoBack, Keeper, Refusal, Right, Wait, WaitCause, Whom};

@@ -5,7 +5,7 @@ mod refusal;
 mod trial;
 mod words;
 
-pub use self::advice::{Keeper, Whom};
+pub use self::advice::{GoBack, Keeper, Lack, Whom};
 pub use self::refusal::{Refusal, Right};
 
 use self::words::{held_by, labelled, seconds, short_list, takers};

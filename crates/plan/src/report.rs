@@ -6,7 +6,7 @@ use crate::run::Outcome;
 use crate::text;
 use crate::trace::Traced;
 use flotilla_controllers::shared::revision::label_names;
-use flotilla_model::{SetRecord, Wait, WaitCause, Whom};
+use flotilla_model::{GoBack, SetRecord, Wait, WaitCause, Whom};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -437,7 +437,11 @@ fn whom<'w>(set: &'w Traced, name: &'w str, missing: &'w [String]) -> Whom<'w> {
     let mut sets = [&set.before, &set.after].into_iter().flatten();
     Whom {
         loses_claims: sets.any(|set| set.loses_claims()),
-        can_go_back: set.can_go_back,
+        go_back: if set.can_go_back {
+            GoBack::ToTheOneBefore
+        } else {
+            GoBack::No
+        },
         missing,
         ..Whom::of(name, &set.key.namespace)
     }

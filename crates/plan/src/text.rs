@@ -308,7 +308,7 @@ fn draw(text: &mut Lines, set: &SetPlan) {
         }
         let done = words(wave);
         let bar = bar(wave.lowest_available, most);
-        text.put(format_args!("  wave {:>2}  {done:<width$}  {bar}", wave.wave));
+        text.put_row(format_args!("  wave {:>2}  {done:<width$}  {bar}", wave.wave));
     }
 }
 

@@ -65,6 +65,8 @@ struct Found {
     of: BTreeMap<String, usize>,
     /// Causes outside of the set, by their subject.
     roots: BTreeMap<String, usize>,
+    /// The same, by what is said of them and what helps: several claims may lack one class.
+    roots_alike: BTreeMap<(String, Option<String>), usize>,
     /// Waits that are causes themselves, by what makes two of them one.
     alike: BTreeMap<Alike, usize>,
 }
@@ -115,10 +117,19 @@ impl Found {
     /// Something outside of the set is the cause.
     fn root(&mut self, root: Cause, wait: &Wait) {
         let next = self.causes.len();
-        let place = *self.roots.entry(root.subject.clone()).or_insert(next);
+        let known = self.roots.get(&root.subject).copied();
+        let place = known.unwrap_or_else(|| {
+            let alike = (root.message.clone(), root.advice.clone());
+            *self.roots_alike.entry(alike).or_insert(next)
+        });
+        if known.is_none() {
+            self.roots.insert(root.subject.clone(), place);
+        }
         if place == next {
             let since = wait.since;
             self.causes.push(Known::of(Cause { since, ..root }));
+        } else if known.is_none() {
+            self.causes[place].subjects.push(root.subject);
         }
         self.hold(place, wait);
     }
@@ -494,15 +505,30 @@ mod tests {
                 "node n9 is gone from the cluster <- web-3",
             ]
         );
-        for loses_claims in [false, true] {
+        // A node has pods of others, too, and whether those take their claims along nobody knows.
+        let of_others = ["web-3".to_owned()];
+        let may = "  # claims that pods own go with them, and the data in them";
+        for (loses_claims, of_others, costs) in [
+            (false, &[][..], [may, ""]),
+            (false, &of_others, [may, may]),
+            (
+                true,
+                &[],
+                [
+                    "  # claims go with their pods, and the data in them",
+                    "  # its claims go with it, and the data in them",
+                ],
+            ),
+        ] {
             let whom = |_: &str| Whom {
                 loses_claims,
+                of_others,
                 ..Whom::of("cloneset.apps.kruise.io/web", "ns")
             };
             let all = causes_of(&waits, &facts, &whom);
             let advice = all.iter().filter_map(|cause| cause.advice.as_deref());
-            let costs = |advice: &&str| advice.ends_with("  # claims go with their pods, and the data in them");
-            assert_eq!(advice.filter(costs).count(), if loses_claims { 2 } else { 0 });
+            let told = advice.map(|advice| advice.find("  #").map_or("", |at| &advice[at..]));
+            assert_eq!(told.collect::<Vec<_>>(), costs);
         }
     }
 
@@ -596,6 +622,40 @@ mod tests {
             assert!(only.starts_with(expected), "{only}");
             assert!(only.contains("web-2") && only.contains("web-1"), "{only}");
         }
+    }
+
+    /// What helps is one thing, however many claims lack it.
+    #[test]
+    fn claims_that_lack_the_same_class_are_one_cause() {
+        let claim = |name: &str, class: &str| json!({"metadata": {"name": name}, "spec": {"storageClassName": class}, "status": {"phase": "Pending"}});
+        let slow = json!({"metadata": {"name": "slow"}, "provisioner": "disk", "volumeBindingMode": "Immediate"});
+        let claims = [
+            ("d0", "gone"),
+            ("d1", "gone"),
+            ("d2", "other"),
+            ("d3", "slow"),
+            ("d4", "slow"),
+        ];
+        let pods = (0..5).map(|n| pod(&format!("web-{n}"), Value::Null, &format!("d{n}")));
+        let facts = Facts {
+            pods: Some(pods.collect()),
+            nodes: Some(vec![]),
+            claims: Some(claims.map(|(name, class)| claim(name, class)).into()),
+            classes: Some(vec![slow]),
+            ..Facts::default()
+        };
+        let mut waits: Vec<Wait> = (0..5).map(|n| wait(&format!("web-{n}"), not_ready())).collect();
+        waits.push(wait("web-1", WaitCause::PodStarting));
+        assert_eq!(
+            told(&waits, &facts),
+            [
+                "claim d0, claim d1 is not bound: storage class gone does not exist <- web-0 web-1",
+                "claim d2 is not bound: storage class other does not exist <- web-2",
+                // What is to be looked at is each of these.
+                "claim d3 is not bound: disk has made no volume for it yet <- web-3",
+                "claim d4 is not bound: disk has made no volume for it yet <- web-4",
+            ]
+        );
     }
 
     /// A pod that is to be made waits for its claim, and nothing waits under its name: whoever comes after it waits for that claim. Nobody is

@@ -3,6 +3,10 @@
 use flotilla_model::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// By how much the clock of whoever tells of events may be ahead.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// What was found. A list that may not be read is `None`.
 #[derive(Clone, Debug, Default)]
@@ -174,15 +178,22 @@ pub(super) fn named<'v>(objects: &'v [Value], name: &str) -> Option<&'v Value> {
     objects.iter().find(|object| object["metadata"]["name"] == name)
 }
 
-/// What was said last against an object, of these events.
-pub(super) fn last_warning<'f>(events: impl Iterator<Item = &'f Value>, object: &Value) -> Option<&'f Value> {
+/// What was said last against an object, of these events, as far as it was said by now. Whoever may write events says what they like, and when: one
+/// of a year to come would be the last word for ever.
+pub(super) fn last_warning<'f>(
+    events: impl Iterator<Item = &'f Value>,
+    object: &Value,
+    now: Timestamp,
+) -> Option<&'f Value> {
     let metadata = &object["metadata"];
     let is_of_it = |event: &&Value| {
         let involved = &event["involvedObject"];
         // One of that name that was there before may have been told of, too.
-        involved["name"] == metadata["name"] && (involved["uid"].is_null() || involved["uid"] == metadata["uid"])
+        let is_of_another = !metadata["uid"].is_null() && involved["uid"] != metadata["uid"];
+        involved["name"] == metadata["name"] && !is_of_another
     };
-    let warnings = events.filter(is_of_it);
+    let is_to_come = |event: &&Value| happened(event).is_some_and(|at| at.since(now) > CLOCKS_DIFFER);
+    let warnings = events.filter(is_of_it).filter(|event| !is_to_come(event));
     let warnings = warnings.filter(|event| event["type"] == "Warning" && event["message"].is_string());
     warnings.max_by_key(|event| (happened(event), event["message"].as_str()))
 }

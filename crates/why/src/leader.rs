@@ -20,6 +20,8 @@ pub struct Leader {
     pub silent_since: Option<Timestamp>,
     /// The kinds of sets that it looks after, such as `statefulsets.apps.kruise.io`; none if it does not say.
     pub looks_after: BTreeSet<String>,
+    /// That nothing of all this is known, in a sentence, if so.
+    pub unread: Option<String>,
 }
 
 impl Leader {
@@ -41,6 +43,16 @@ impl Leader {
             silent_since: renewed.filter(|at| holder.is_some() && is_over(at)),
             holder: holder.map(str::to_owned),
             looks_after: kinds.filter(|kind| !kind.is_empty()).map(str::to_owned).collect(),
+            unread: None,
+        }
+    }
+
+    /// Nothing is known, for this reason.
+    pub fn unread(why: &str) -> Leader {
+        let note = format!("whether a manager leads is not told: the lease could not be read: {why}");
+        Leader {
+            unread: Some(note),
+            ..Leader::default()
         }
     }
 
@@ -52,7 +64,8 @@ impl Leader {
                 cause.subject, cause.message
             ));
         }
-        self.leaves(kind).or_else(|| self.nobody(kind).map(str::to_owned))
+        let left = self.leaves(kind).or_else(|| self.nobody(kind).map(str::to_owned));
+        left.or_else(|| self.unread.clone())
     }
 
     /// That the manager that leads does not look after sets of a kind, if it says so, and what that means for what is told of them.
@@ -81,7 +94,7 @@ impl Leader {
                  flotilla manager"
             }
         };
-        self.holder.is_none().then_some(words)
+        (self.holder.is_none() && self.unread.is_none()).then_some(words)
     }
 
     /// That whoever leads does not show that it still runs, if so. A manager that leaves such sets to others is not missed.
@@ -184,6 +197,11 @@ mod tests {
             (with(lease(80), both), SetKind::Native, Some(silent)),
             (with(lease(80), advanced), SetKind::Advanced, Some(silent)),
             (with(json!({}), ""), SetKind::Native, Some(nobody)),
+            (
+                Leader::unread("no permission"),
+                SetKind::Clone,
+                Some("whether a manager leads is not told: the lease could not be read: no permission"),
+            ),
             (
                 with(json!({}), both),
                 SetKind::Advanced,

@@ -6,6 +6,7 @@
 //!
 //! Nothing here has an effect: whoever asks reads the cluster and sends the dry runs. `flotilla why` asks an API server, the simulator of faults a simulated one.
 
+mod back;
 mod causes;
 mod facts;
 mod leader;

@@ -50,7 +50,9 @@ pub(super) fn pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BT
         let later = has_its_turn_later.then_some(Keeper::Order);
         named(pod, keeper(pod, live, &set.spec).or(later))
     });
-    old.chain(changed).collect()
+    let patched = own().filter(|pod| !is_old(pod) && is_patched(pod, template));
+    let patched = patched.filter_map(|pod| named(pod, Some(Keeper::Patch)));
+    old.chain(patched).chain(changed).collect()
 }
 
 /// Whether the node of a pod that cannot pull an image has yet to look at how the pod was changed in place. Nodes say up to which generation they
@@ -130,15 +132,44 @@ fn is_about_to_change(pod: &Value) -> bool {
 
 /// Whether a container of a pod runs, or was to run, another image than a template names for it.
 fn has_other_images(pod: &Value, template: &Value) -> bool {
+    !with_other_images(pod, template).is_empty()
+}
+
+/// The containers of a pod that run, or were to run, another image than a template names for them.
+fn with_other_images(pod: &Value, template: &Value) -> Vec<String> {
     let containers = |object: &Value| {
         let all = object["spec"]["containers"].as_array().into_iter().flatten();
         all.filter_map(|c| Some((c["name"].as_str()?.to_owned(), c["image"].as_str()?.to_owned())))
             .collect::<BTreeMap<_, _>>()
     };
     let wanted = containers(template);
-    containers(pod)
-        .iter()
-        .any(|(name, image)| wanted.get(name).is_some_and(|wanted| wanted != image))
+    let is_other = |(name, image): &(String, String)| wanted.get(name).is_some_and(|wanted| wanted != image);
+    let others = containers(pod).into_iter().filter(is_other);
+    others.map(|(name, _)| name).collect()
+}
+
+/// Whether somebody has given a pod of the template's revision another image, and a container of that is not ready. What is changed as pods are
+/// made, such as the registry by a webhook, is not meant: the next one would have it, too.
+fn is_patched(pod: &Value, template: &Value) -> bool {
+    if pod["metadata"]["generation"] == 1 || is_about_to_change(pod) || has_more_to_change(pod) {
+        return false;
+    }
+    let others = with_other_images(pod, template);
+    let mut statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    statuses.any(|status| status["ready"] != true && others.iter().any(|name| status["name"] == name.as_str()))
+}
+
+/// Whether a pod is in an update in place that has yet to change further containers.
+fn has_more_to_change(pod: &Value) -> bool {
+    let annotations = &pod["metadata"]["annotations"];
+    let states = [names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY];
+    let mut states = states.iter().filter_map(|key| annotations[*key].as_str());
+    states.any(|state| match serde_json::from_str::<Value>(state) {
+        Ok(state) => state["nextContainerImages"]
+            .as_object()
+            .is_some_and(|next| !next.is_empty()),
+        Err(_) => true,
+    })
 }
 
 pub(super) fn is_owned_by(object: &Value, uid: &Value) -> bool {
@@ -271,6 +302,95 @@ mod tests {
         }
     }
 
+    /// The template is not to blame for what somebody has given a pod by hand, and no update takes it back.
+    #[test]
+    fn a_pod_with_an_image_of_its_own_is_to_be_deleted() {
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+                    {"name": "main", "image": "app:1"}, {"name": "side", "image": "side:1"}]}}},
+            "status": {"observedGeneration": 1, "updateRevision": "web-a"},
+        });
+        let record = read_set(SetKind::Advanced, &object, &mut Interner::default()).unwrap();
+        let live = LiveSet {
+            kind: SetKind::Advanced,
+            key: ObjectKey::new("ns", "web"),
+            object,
+        };
+        let advice = |generation: Value, annotations: Value, images: (&str, &str)| {
+            let pod = json!({
+                "metadata": {"name": "web-0", "generation": generation, "annotations": annotations,
+                    "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}]},
+                "spec": {"containers": [{"name": "main", "image": images.0}, {"name": "side", "image": images.1}]},
+                "status": {"containerStatuses": [
+                    {"name": "main", "ready": false, "state": {"waiting": {"reason": "ImagePullBackOff", "message": ""}}},
+                    {"name": "side", "ready": true}]},
+            });
+            let facts = Facts {
+                pods: Some(vec![pod]),
+                ..Facts::default()
+            };
+            let old = pods(&live, &facts, Some(&record));
+            let whom = Whom {
+                kept_by: old.get("web-0").copied().flatten(),
+                ..Whom::of("statefulset.apps.kruise.io/web", "ns")
+            };
+            let cause = WaitCause::ContainerCannotStart {
+                container: "main".to_owned(),
+                reason: "ImagePullBackOff".to_owned(),
+                message: String::new(),
+            };
+            cause.advice("web-0", &whom).unwrap()
+        };
+        let patched = ("app:broken", "side:1");
+        for generation in [json!(2), Value::Null] {
+            let delete = advice(generation, Value::Null, patched);
+            assert!(
+                delete.starts_with("delete it: somebody gave it another image"),
+                "{delete}"
+            );
+            assert!(delete.ends_with(": kubectl delete pod web-0 -n ns"), "{delete}");
+        }
+        let state = |next: Value| json!({names::IN_PLACE_STATE: json!({"nextContainerImages": next}).to_string()});
+        let done = advice(json!(3), state(json!({})), patched);
+        assert!(done.starts_with("delete it: "), "{done}");
+        for (what, generation, annotations, images) in [
+            (
+                "it has what the template names",
+                json!(2),
+                Value::Null,
+                ("app:1", "side:1"),
+            ),
+            ("a webhook made it so", json!(1), Value::Null, patched),
+            (
+                "another container was changed",
+                json!(2),
+                Value::Null,
+                ("app:1", "side:2"),
+            ),
+            (
+                "the update has yet to change it",
+                json!(2),
+                state(json!({"main": "app:1"})),
+                patched,
+            ),
+            (
+                "nobody knows what was changed",
+                json!(2),
+                json!({names::IN_PLACE_STATE: "?"}),
+                patched,
+            ),
+        ] {
+            let advice = advice(generation, annotations, images);
+            assert!(
+                advice.starts_with("correct the image in the set's template"),
+                "{what}: {advice}"
+            );
+        }
+    }
+
     #[test]
     fn images_are_completed_as_container_runtimes_do_it() {
         for (image, expected) in [
@@ -319,6 +439,7 @@ mod tests {
                 Some(Keeper::Partition) => " kept",
                 Some(Keeper::Order) => " later",
                 Some(Keeper::Edit | Keeper::Change) => " not looked at",
+                Some(Keeper::Patch) => " patched",
             };
             old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
                 .collect::<Vec<_>>()

@@ -1,18 +1,22 @@
 //! What pods say of themselves, and kubelets of them, beyond what the manager looks at: finalizers, readiness gates, the last warning.
 
 use super::facts::{Index, Looked, happened, last_warning, time};
-use super::set::finalizers;
+use super::set::{LiveSet, finalizers};
 use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::wire::NORMAL_WAITS;
-use flotilla_model::{Command, Decision, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
+use flotilla_model::wait::Lack;
+use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The word of kubelets for a pod that lacks what others have to say of it.
 const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
+
+/// So many claims that go are named.
+const CLAIMS_NAMED: usize = 10;
 
 /// The finalizer of claims that pods use.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -141,6 +145,26 @@ pub(super) fn missing(waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
     all.into_iter().collect()
 }
 
+/// Pods that these waits name, and that are not the set's own: they are not for its owner to delete without a thought.
+pub(super) fn of_others(live: &LiveSet, waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
+    let uid = &live.object["metadata"]["uid"];
+    let is_of_others = |name: &String| facts.pod(name).is_some_and(|pod| !is_controlled_by(pod, uid));
+    let named = |wait: &Wait| match &wait.cause {
+        WaitCause::NameTaken { .. } => Some(wait.subject.clone()),
+        // Advice is about the first of them.
+        WaitCause::ClaimTerminating { used_by, .. } => used_by.first().cloned().filter(is_of_others),
+        WaitCause::PodTerminating { .. } => Some(wait.subject.clone()).filter(is_of_others),
+        _ => None,
+    };
+    let all: BTreeSet<String> = waits.iter().filter_map(named).collect();
+    all.into_iter().collect()
+}
+
+fn is_controlled_by(pod: &Value, uid: &Value) -> bool {
+    let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true && owner["uid"] == *uid)
+}
+
 /// Pods that hold claims which are to go, are to go themselves, and do not: whosever they are.
 fn that_hold_claims(waits: &[Wait], facts: &Index<'_>) -> Vec<Wait> {
     let mut named = subjects(waits);
@@ -258,6 +282,44 @@ fn holders_of(claim: &str, facts: &Index<'_>) -> Vec<String> {
     all.into_iter().filter(|finalizer| finalizer != PROTECTION).collect()
 }
 
+/// Claims of the set's pods that are being deleted and are held by nothing but these pods, each in a sentence: nothing waits for them, and the data
+/// goes when the pod ends next. What waits name is told there.
+pub(super) fn claims_that_go(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<String> {
+    let named = subjects(waits);
+    let namespace = &*set.meta.key.namespace;
+    let is_going = |name: &str| {
+        let claim = cache.claim(&ObjectKey::new(namespace, name));
+        claim.is_some_and(|claim| claim.meta.deleted.is_some())
+    };
+    let mut going: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for pod in cache.pods_of(set.as_owner()).iter().filter(|pod| !pod.is_terminating()) {
+        for (_, claim) in pod.claims() {
+            if !named.contains(claim.as_str()) && is_going(&claim) {
+                going.entry(claim).or_default().push(pod.name());
+            }
+        }
+    }
+    let note = |(claim, pods): (String, Vec<&str>)| {
+        let when = match pods.as_slice() {
+            [only] => format!("when pod {only} ends"),
+            [first, others @ ..] => format!("when pod {first}, and {} more, have ended", others.len()),
+            [] => return None,
+        };
+        Some(format!(
+            "claim {claim} is being deleted: it goes, with its data, {when}"
+        ))
+    };
+    let more = going.len().saturating_sub(CLAIMS_NAMED);
+    let more = (more > 0)
+        .then(|| format!("{more} more claims are being deleted, and go, with their data, when their pods end"));
+    going
+        .into_iter()
+        .take(CLAIMS_NAMED)
+        .filter_map(note)
+        .chain(more)
+        .collect()
+}
+
 /// When a pod's deletion was asked for: its time of deletion is when its grace period ends.
 fn asked_to_go(pod: &Value) -> Option<Timestamp> {
     let metadata = &pod["metadata"];
@@ -292,7 +354,7 @@ fn gates(pod: &Value) -> Option<(String, String)> {
 fn warning(pod: &Value, facts: &Index<'_>) -> Option<(String, String)> {
     let tells = |event: &&Value| OF_READINESS.iter().any(|reason| event["reason"] == *reason);
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let event = last_warning(facts.warnings_of_pod(name).filter(tells), pod)?;
+    let event = last_warning(facts.warnings_of_pod(name).filter(tells), pod, facts.now)?;
     let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
     // A node was found since.
     let is_scheduled = pod["spec"]["nodeName"].is_string() && event["reason"] == "FailedScheduling";
@@ -301,29 +363,12 @@ fn warning(pod: &Value, facts: &Index<'_>) -> Option<(String, String)> {
     let started = statuses
         .filter_map(|status| time(&status["state"]["running"]["startedAt"]))
         .max();
-    // Whoever may write events says what they like; nobody is led to make what the pod does not name.
-    let names = |kind: &str| missing_object(&text("message"), kind).is_some_and(|name| !mentions(&pod["spec"], &name));
-    if ["secret", "configmap"].into_iter().any(names) {
+    // Whoever may write events says what they like; nobody is led to what the pod does not refer to.
+    if Lack::of(event["message"].as_str().unwrap_or_default()).is_some_and(|lack| !lack.is_of(pod)) {
         return None;
     }
     let is_over = is_scheduled || started.is_some_and(|started| happened(event).is_some_and(|at| at < started));
     (!is_over).then(|| (text("reason"), text("message")))
-}
-
-/// The object that is said not to be found: `KIND "NAME" not found`.
-fn missing_object(said: &str, kind: &str) -> Option<String> {
-    let (_, rest) = said.split_once(&format!("{kind} \""))?;
-    Some(rest.split_once('"')?.0.to_owned())
-}
-
-/// Whether a text stands anywhere in a value.
-fn mentions(value: &Value, text: &str) -> bool {
-    match value {
-        Value::String(found) => found == text,
-        Value::Array(all) => all.iter().any(|value| mentions(value, text)),
-        Value::Object(all) => all.values().any(|value| mentions(value, text)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 #[cfg(test)]
@@ -347,7 +392,8 @@ mod tests {
             cause,
             since: None,
         }];
-        add_what_is_known(&mut waits, &Index::of(facts, Timestamp::from_seconds(0)));
+        let now = time(&json!("2026-01-01T00:01:00Z")).expect("a time");
+        add_what_is_known(&mut waits, &Index::of(facts, now));
         waits.swap_remove(0)
     }
 
@@ -442,13 +488,54 @@ mod tests {
         }
     }
 
+    #[test]
+    fn pods_of_others_are_known_by_who_controls_them() {
+        let pod = |name: &str, owner: &str| json!({"metadata": {"name": name, "ownerReferences": [{"uid": owner, "controller": true}]}});
+        let facts = Facts {
+            pods: Some(vec![
+                pod("web-0", "u"),
+                pod("web-1", "u"),
+                pod("db-0", "other"),
+                pod("db-1", "other"),
+            ]),
+            ..Facts::default()
+        };
+        let wait = |subject: &str, cause: WaitCause| Wait {
+            subject: subject.to_owned(),
+            cause,
+            since: None,
+        };
+        let used_by = |pod: &str| WaitCause::ClaimTerminating {
+            used_by: vec![pod.to_owned()],
+            finalizers: vec![],
+        };
+        let terminating = || WaitCause::PodTerminating {
+            node: None,
+            finalizers: vec![],
+        };
+        let waits = [
+            wait("data-web-0", used_by("web-0")),
+            wait("data-web-2", used_by("db-1")),
+            wait("web-1", terminating()),
+            wait("db-0", terminating()),
+            // Whether pods could be read or not.
+            wait("web-3", WaitCause::NameTaken { owner: None }),
+        ];
+        let live = LiveSet {
+            kind: flotilla_model::SetKind::Advanced,
+            key: flotilla_model::ObjectKey::new("ns", "web"),
+            object: json!({"metadata": {"uid": "u"}}),
+        };
+        let index = Index::of(&facts, Timestamp::from_seconds(0));
+        assert_eq!(of_others(&live, &waits, &index), ["db-0", "db-1", "web-3"]);
+    }
+
     /// Events are anybody's.
     #[test]
     fn what_a_pod_does_not_name_it_does_not_lack() {
         let pod = json!({"metadata": {"name": "web-0", "uid": "now"},
             "spec": {"volumes": [{"name": "v", "secret": {"secretName": "login"}}]}, "status": {}});
-        let said = |name: &str| {
-            let message = format!("MountVolume.SetUp failed for volume \"v\" : secret \"{name}\" not found");
+        let said_so = |message: String| {
             let event = json!({"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": "2026-01-01T00:00:00Z",
                 "involvedObject": {"name": "web-0", "uid": "now"}});
             let cause = WaitCause::PodNotReady {
@@ -457,8 +544,18 @@ mod tests {
             };
             known(cause, &facts(pod.clone(), json!([event]))).cause.to_string()
         };
+        let said = |name: &str| {
+            said_so(format!(
+                "MountVolume.SetUp failed for volume \"v\" : secret \"{name}\" not found"
+            ))
+        };
         assert!(said("login").contains("login"), "{}", said("login"));
-        assert_eq!(said("admin"), "is not ready");
+        // Nor is the name of a volume, or of a container, that of a secret.
+        for name in ["admin", "v"] {
+            assert_eq!(said(name), "is not ready");
+            let lacks_key = format!("couldn't find key admin in Secret s3/{name}");
+            assert_eq!(said_so(lacks_key), "is not ready");
+        }
     }
 
     #[test]
@@ -486,6 +583,9 @@ mod tests {
                 "2026-01-01T00:00:09Z"
             ),
             event("now", "Unhealthy", "Readiness probe failed", "2026-01-01T00:00:08Z"),
+            event("now", "FailedMount", "in a year to come", "2099-01-01T00:00:00Z"),
+            {"type": "Warning", "reason": "FailedMount", "message": "of any pod", "lastTimestamp": "2026-01-01T00:00:09Z",
+                "involvedObject": {"name": "web-0"}},
             event("now", "FailedMount", "secret \"s\" not found", "2026-01-01T00:00:03Z"),
         ]);
         let unscheduled = json!([event("now", "FailedScheduling", "no node fits", "2026-01-01T00:00:03Z")]);
@@ -514,6 +614,71 @@ mod tests {
             said(gated, &events),
             "is not ready: ReadinessGatesNotReady: readiness gate example.com/lb is not set, example.com/dns is False: NoAddress"
         );
+    }
+
+    /// Somebody has deleted the claim of a pod that runs: all is well until the pod ends.
+    #[test]
+    fn claims_that_go_with_the_next_end_of_their_pods_are_noted() {
+        use flotilla_engine::core::store::Source;
+        use flotilla_engine::wire::Encoding;
+        use flotilla_model::{Resource, SetKind};
+        let meta = |name: &str, uid: &str| json!({"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let set = json!({"metadata": meta("web", "u"), "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}}});
+        let pod = |name: &str, owner: &str, claims: &[&str]| {
+            let volume = |claim: &&str| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}});
+            let volumes: Vec<Value> = claims.iter().map(volume).collect();
+            let mut pod = json!({"metadata": meta(name, name), "spec": {"containers": [], "volumes": volumes}, "status": {"phase": "Running"}});
+            pod["metadata"]["labels"] = json!({"app": "web"});
+            pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": if owner == "u" { "web" } else { owner }, "uid": owner, "controller": true}]);
+            pod
+        };
+        let claim = |name: &str, goes: bool| {
+            let mut claim = json!({"metadata": meta(name, name), "spec": {}, "status": {"phase": "Bound"}});
+            if goes {
+                claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                claim["metadata"]["finalizers"] = json!([PROTECTION]);
+            }
+            claim
+        };
+        let mut leaving = pod("web-2", "u", &["data-web-2"]);
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let objects = [
+            (Resource::AdvancedSets, set),
+            (Resource::Pods, pod("web-0", "u", &["data-web-0", "shared"])),
+            (Resource::Pods, pod("web-1", "u", &["data-web-1", "shared"])),
+            (Resource::Pods, leaving),
+            (Resource::Pods, pod("db-0", "other", &["data-db-0"])),
+            (Resource::Claims, claim("data-web-0", true)),
+            (Resource::Claims, claim("data-web-1", false)),
+            (Resource::Claims, claim("data-web-2", true)),
+            (Resource::Claims, claim("data-db-0", true)),
+            (Resource::Claims, claim("shared", true)),
+        ];
+        let mut cache = Cache::default();
+        for (resource, object) in objects {
+            let read = cache.read(resource, Encoding::Json, &object.to_string().into());
+            let object = read.unwrap_or_else(|_| panic!("{resource}: {object}"));
+            drop(cache.apply(object, Source::List));
+        }
+        let set = cache
+            .set(SetKind::Advanced, &ObjectKey::new("ns", "web"))
+            .cloned()
+            .expect("a set");
+        let notes = claims_that_go(&cache, &set, &[]);
+        assert_eq!(
+            notes,
+            [
+                "claim data-web-0 is being deleted: it goes, with its data, when pod web-0 ends",
+                "claim shared is being deleted: it goes, with its data, when pod web-0, and 1 more, have ended",
+            ]
+        );
+        let wait = Wait {
+            subject: "data-web-0".to_owned(),
+            cause: WaitCause::CLAIM_TERMINATING,
+            since: None,
+        };
+        assert_eq!(claims_that_go(&cache, &set, &[wait]), notes[1..]);
     }
 
     /// What goes by itself within its grace period is nothing to wait for.

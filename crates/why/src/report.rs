@@ -1,5 +1,6 @@
 //! What is told: what waits and why, what comes next, and who does it.
 
+use crate::back::go_back;
 use crate::causes::{self, Cause};
 use crate::facts::{Facts, Index, time};
 use crate::leader::Leader;
@@ -9,12 +10,9 @@ use crate::question::{Held, Question};
 use crate::set::LiveSet;
 use crate::{pods, set, told};
 use flotilla_api::names;
-use flotilla_controllers::shared::revision::label_names;
-use flotilla_engine::core::cache::Cache;
-use flotilla_model::{Keeper, Lines, PodRecord, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
+use flotilla_model::{GoBack, Keeper, Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Lines of waits and of next steps shown to people, at most. JSON has them all.
 const LINES_SHOWN: usize = 20;
@@ -43,9 +41,13 @@ pub struct Report {
     old_pods: BTreeMap<String, Option<Keeper>>,
     /// Pods that others wait for, and that are not there.
     missing: Vec<String>,
-    /// Whether there is a revision to go back to, and reason to.
-    can_go_back: bool,
+    /// Pods that advice may name, and that are not the set's own.
+    of_others: Vec<String>,
+    /// Which revision there is to go back to.
+    go_back: GoBack,
     unreadable: Vec<String>,
+    /// Claims that go when their pods end, in sentences.
+    claims_that_go: Vec<String>,
     /// Pods of the set take their claims along when they are deleted.
     loses_claims: bool,
     /// What the manager would do next, in words.
@@ -69,17 +71,6 @@ fn claims_on_their_way(live: &LiveSet, facts: &Facts) -> Vec<Wait> {
         })
     };
     own.filter_map(wait).collect()
-}
-
-/// Whether there is a revision to go back to, and reason to: whoever went back from one that serves would take its pods down, after a
-/// roll-back for what was left as broken.
-fn can_go_back(cache: &Cache, live: &LiveSet) -> bool {
-    let Some(set) = cache.set(live.kind, &live.key) else {
-        return false;
-    };
-    let newest = set.status_text("updateRevision");
-    let serves = |pod: &Arc<PodRecord>| pod.is_healthy() && !newest.is_empty() && label_names(pod, newest);
-    cache.revisions_of(set.as_owner()).len() > 1 && !cache.pods_of(set.as_owner()).iter().any(serves)
 }
 
 impl Report {
@@ -111,9 +102,14 @@ impl Report {
             next: next_steps(&decision, &kept.collect()),
             old_pods: old::pods(live, &facts, set.as_deref()),
             missing: pods::missing(&waits, &index),
+            of_others: pods::of_others(live, &waits, &index),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
-            can_go_back: can_go_back(cache, live),
+            go_back: go_back(cache, live),
             leader: beside.leader,
+            claims_that_go: set
+                .iter()
+                .flat_map(|set| pods::claims_that_go(cache, set, &waits))
+                .collect(),
             unreadable: beside.unreadable,
             facts,
             set: live.clone(),
@@ -186,7 +182,9 @@ impl Report {
             .chain(in_vain)
             .map(|(key, what)| format!("the annotation {key} {what}"));
         left.into_iter()
+            .chain(self.leader.unread.clone())
             .chain(switches)
+            .chain(self.claims_that_go.iter().cloned())
             .chain(self.facts.unread.iter().cloned())
             .chain(self.unreadable.iter().cloned())
             .collect()
@@ -217,17 +215,19 @@ impl Report {
     }
 
     /// For whom advice about a subject is.
-    fn whom<'r>(&'r self, set: &'r str, subject: &str) -> Whom<'r> {
+    fn whom<'r>(&'r self, set: &'r str, facts: &Index<'r>, subject: &str) -> Whom<'r> {
         Whom {
             set,
             namespace: &self.set.key.namespace,
             is_former: self.old_pods.get(subject) == Some(&None),
             kept_by: self.old_pods.get(subject).copied().flatten(),
-            can_go_back: self.can_go_back,
+            go_back: self.go_back,
             is_paused: self.set.kind == SetKind::Native && self.set.paused_at().is_some(),
             loses_claims: self.loses_claims,
             claim_templates: self.set.claim_templates(),
             missing: &self.missing,
+            of_others: &self.of_others,
+            pod: facts.pod(subject),
         }
     }
 
@@ -235,7 +235,7 @@ impl Report {
     pub fn causes(&self) -> Vec<Cause> {
         let set = self.set.display();
         let facts = Index::of(&self.facts, self.now);
-        let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject));
+        let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, &facts, subject));
         let nobody = self.leader.silence(self.now, self.set.kind).filter(|_| !self.is_idle());
         // What others have to do first does not wait for a manager.
         let place = if self.next.is_empty() { causes.len() } else { 0 };
@@ -270,6 +270,7 @@ impl Report {
     /// For programs.
     pub fn json(&self) -> Value {
         let set = self.set.display();
+        let facts = Index::of(&self.facts, self.now);
         let cause = |c: &Cause| {
             json!({
                 "subject": c.subject, "message": c.message, "rule": c.rule, "advice": c.advice, "holdsUp": c.holds_up,
@@ -281,7 +282,7 @@ impl Report {
             json["subject"] = json!(w.subject);
             json["message"] = json!(w.cause.to_string());
             json["rule"] = json!(w.cause.rule());
-            json["advice"] = json!(w.cause.advice(&w.subject, &self.whom(&set, &w.subject)));
+            json["advice"] = json!(w.cause.advice(&w.subject, &self.whom(&set, &facts, &w.subject)));
             json["since"] = json!(w.since.map(|t| t.to_string()));
             json
         };
@@ -352,8 +353,10 @@ mod tests {
             facts: Facts::default(),
             old_pods: BTreeMap::new(),
             missing: vec![],
-            can_go_back: true,
+            of_others: vec![],
+            go_back: GoBack::ToTheOneBefore,
             unreadable: vec![],
+            claims_that_go: vec![],
             loses_claims: false,
             next,
             leader: Leader {
@@ -388,6 +391,19 @@ mod tests {
              no manager holds the lease: see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: \
              flotilla manager\n"
         );
+    }
+
+    /// Nobody is made up who holds it, and nobody is said to be missing.
+    #[test]
+    fn a_lease_that_could_not_be_read_is_told_as_such() {
+        let mut report = report(vec![], vec!["delete pod web-2".into()], None);
+        report.leader = Leader::unread("leases \"flotilla\" is forbidden");
+        let note = "whether a manager leads is not told: the lease could not be read: leases \"flotilla\" is forbidden";
+        let text = report.text();
+        assert!(text.contains(&format!("note: {note}\n")), "{text}");
+        assert!(!text.contains("no manager holds"), "{text}");
+        let json = report.json();
+        assert_eq!((&json["manager"], &json["notes"]), (&Value::Null, &json!([note])));
     }
 
     #[test]
@@ -452,6 +468,7 @@ mod tests {
     /// Whoever asks may make revisions, and the manager may not: only the set's condition tells.
     #[test]
     fn what_the_manager_was_told_is_a_cause() {
+        use flotilla_engine::core::cache::Cache;
         use flotilla_engine::core::store::Source;
         use flotilla_engine::wire::Encoding;
         let said = "web: Forbidden: controllerrevisions.apps is forbidden: User \"system:serviceaccount:flotilla-system:flotilla\" cannot create";

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Provisioners that fail try again, and say so, at least that often.
 const RECENTLY: Duration = Duration::from_secs(600);
 
+/// What the deletion of a node costs where pods take their claims along, for a shell a comment.
+const CLAIMS_GO: &str = "  # claims go with their pods, and the data in them";
+
 /// The node or the claim because of which a pod waits.
 pub(super) fn root(wait: &Wait, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Cause> {
     let pod = facts.pod(&wait.subject)?;
@@ -23,13 +26,12 @@ pub(super) fn root(wait: &Wait, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Ca
     // One that goes needs no claim for that.
     let needs_claims = !matches!(wait.cause, WaitCause::PodTerminating { .. });
     let claim = || claim(pod, facts, whom).filter(|_| needs_claims);
-    node(pod, facts, whom.loses_claims).or_else(claim)
+    node(pod, facts, whom).or_else(claim)
 }
 
 /// The node of the pod, if it is not up. What helps costs data where pods that others delete take their claims along: volumes may well have
 /// survived their node.
-fn node(pod: &Value, facts: &Index<'_>, loses_claims: bool) -> Option<Cause> {
-    let cost = cost(loses_claims);
+fn node(pod: &Value, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Cause> {
     let name = pod["spec"]["nodeName"].as_str()?;
     let cause = |message: String, advice: String| Cause {
         subject: format!("node {name}"),
@@ -45,6 +47,11 @@ fn node(pod: &Value, facts: &Index<'_>, loses_claims: bool) -> Option<Cause> {
         Looked::There(node) => node,
         Looked::Missing => {
             let named = |field: &str| in_command(pod["metadata"][field].as_str().unwrap_or_default());
+            let is_of_others = whom
+                .of_others
+                .iter()
+                .any(|other| pod["metadata"]["name"] == other.as_str());
+            let cost = whom.cost_of(is_of_others);
             return Some(cause(
                 "is gone from the cluster".to_owned(),
                 format!(
@@ -63,6 +70,11 @@ fn node(pod: &Value, facts: &Index<'_>, loses_claims: bool) -> Option<Cause> {
         "False" => "is not ready",
         _ => "is lost: it does not answer",
     };
+    let cost = if whom.loses_claims {
+        CLAIMS_GO
+    } else {
+        whom.cost_of(true)
+    };
     Some(cause(
         format!("{what} ({}: {})", text("reason"), text("message")),
         format!(
@@ -70,15 +82,6 @@ fn node(pod: &Value, facts: &Index<'_>, loses_claims: bool) -> Option<Cause> {
             in_command(name)
         ),
     ))
-}
-
-/// What the deletion of a pod costs, for a shell a comment.
-fn cost(loses_claims: bool) -> &'static str {
-    if loses_claims {
-        "  # claims go with their pods, and the data in them"
-    } else {
-        ""
-    }
 }
 
 /// A claim of the pod that has no volume.
@@ -125,7 +128,7 @@ fn provide(pod: &Value, volume: &Value, whom: &Whom<'_>) -> String {
         return format!(
             "create it, if its data can be restored; or let the pod go, and have it made anew with an empty one: kubectl delete pod {} -n {namespace}{}",
             in_command(name),
-            cost(whom.loses_claims)
+            whom.cost_of(false)
         );
     }
     format!("create it; see which there are: kubectl get pvc -n {namespace}")
@@ -145,7 +148,7 @@ fn unbound(name: &str, claim: &Value, facts: &Index<'_>, namespace: &str) -> Opt
         }
         _ => {}
     }
-    let warning = last_warning(facts.events_of_claim(name), claim);
+    let warning = last_warning(facts.events_of_claim(name), claim, facts.now);
     let said = warning.and_then(|event| event["message"].as_str());
     let Some(classes) = facts.classes else {
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
@@ -297,7 +300,7 @@ mod tests {
                     events: Some(events.clone()),
                     ..Facts::default()
                 };
-                let facts = Index::of(&facts, Timestamp::from_seconds(0));
+                let facts = Index::of(&facts, time(&json!("2026-01-01T00:00:10Z")).unwrap());
                 all.insert(unbound("d", &claim(class_name.clone()), &facts, "ns").unwrap().0);
             }
             all.into_iter().collect::<Vec<_>>()
@@ -327,8 +330,17 @@ mod tests {
         let mut of_another = event("no space left", "2026-01-01T00:00:07Z");
         of_another["involvedObject"]["uid"] = json!("before");
         assert_eq!(
-            said(json!("slow"), classes, vec![of_another]),
+            said(json!("slow"), classes.clone(), vec![of_another]),
             ["is not bound: disk has made no volume for it yet"]
+        );
+        // Nor is what names no incarnation, or was said in a year to come.
+        let mut of_any = event("no space left", "2026-01-01T00:00:07Z");
+        of_any["involvedObject"]["uid"] = Value::Null;
+        let to_come = event("delete everything", "2099-01-01T00:00:00Z");
+        let a_little_ahead = event("timeout", "2026-01-01T00:01:00Z");
+        assert_eq!(
+            said(json!("slow"), classes.clone(), vec![of_any, to_come, a_little_ahead]),
+            ["is not bound: timeout"]
         );
         // Of several default classes the API server takes the newest, and of those the first by name.
         let classes = vec![

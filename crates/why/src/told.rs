@@ -39,11 +39,19 @@ pub(super) fn add_refused(
         .commands()
         .filter(|scoped| is_observed || scoped.scope == Scope::Object);
     for scoped in commands {
-        let Some(subject) = subject(scoped, live).filter(|subject| !known.contains(subject)) else {
+        let Some(subject) = subject(scoped, live) else {
             continue;
         };
+        // What comes before pods, such as a revision, conditions know by the set's name, and trials by its own.
+        let own = match &scoped.scope {
+            Scope::Object => scoped.command.key().name.to_string(),
+            _ => subject.clone(),
+        };
+        if known.contains(&subject) || known.contains(&own) {
+            continue;
+        }
         let cause = told.cause(&subject);
-        let what = (scoped.command.resource(), subject.clone());
+        let what = (scoped.command.resource(), own);
         let is_over = |cause: &WaitCause| creatable.contains(&what) && is_for_everyone(cause);
         if let Some((cause, since)) = cause.filter(|(cause, _)| !is_over(cause)) {
             known.insert(subject.clone());
@@ -394,6 +402,45 @@ mod tests {
         }];
         add_refused(&live, &decision(vec![delete("web-1")]), &BTreeSet::new(), &mut waits);
         assert_eq!(waits.len(), 1, "{waits:?}");
+    }
+
+    /// A revision that is refused to whoever asks, and was to the manager under the name of the set.
+    #[test]
+    fn a_revision_that_is_refused_is_told_once_and_is_over_once_it_is_accepted() {
+        let said = "controllerrevisions.apps \"web-5bddff7bb7\" is forbidden: exceeded quota: q, requested: count=1, used: count=1, limited: count=1";
+        let condition = json!({"type": "FailedUpdate", "status": "True", "reason": "QuotaExceeded", "message": format!("web: QuotaExceeded: {said}")});
+        let live = live(SetKind::Clone, json!({"status": {"conditions": [condition]}}));
+        let revision = ScopedCommand {
+            scope: Scope::Object,
+            command: Command::Create {
+                resource: Resource::Revisions,
+                key: ObjectKey::new("shop", "web-5bddff7bb7"),
+                body: Body::Json(json!({}).into()),
+                exists_is_fine: false,
+                guard: None,
+                report: Report::Silent,
+            },
+        };
+        let decision = decision(vec![revision]);
+        let told = |tried: Option<&str>, creatable: bool| {
+            let refused = |subject: &str| Wait {
+                subject: subject.to_owned(),
+                cause: WaitCause::Refused {
+                    reason: "QuotaExceeded".to_owned(),
+                    message: said.to_owned(),
+                    retry_at: None,
+                },
+                since: None,
+            };
+            let mut waits: Vec<Wait> = tried.map(refused).into_iter().collect();
+            let creatable = creatable.then(|| (Resource::Revisions, "web-5bddff7bb7".to_owned()));
+            add_refused(&live, &decision, &creatable.into_iter().collect(), &mut waits);
+            waits.into_iter().map(|wait| wait.subject).collect::<Vec<_>>()
+        };
+        assert_eq!(told(Some("web-5bddff7bb7"), false), ["web-5bddff7bb7"]);
+        // Whoever asks may not try it.
+        assert_eq!(told(None, false), ["web"]);
+        assert_eq!(told(None, true), Vec::<String>::new());
     }
 
     /// A pod whose last ones ended at once is held back for minutes; nobody else knows of it, since the manager alone counts.

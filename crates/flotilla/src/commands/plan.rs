@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::leader::leader;
 use crate::target::{Target, kind_name, no_definition};
+use flotilla_model::lines::visible_json;
 use flotilla_model::{ObjectKey, SetKind};
 use flotilla_plan::{Change, Edit, Plan, Reach, State, plan};
 use manifests::Manifests;
@@ -41,14 +42,14 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
     let mut plan = plan(&state, &changes, reach).map_err(|why| Error::NotPossible(format!("failed to plan: {why}")))?;
     locate(&mut plan, &manifests);
     plan.warnings.extend(warnings);
-    plan.warnings.extend(source.doubts(&args.lease, &changes).await?);
+    plan.warnings.extend(source.doubts(&args.lease, &changes).await);
     plan.leave_out(manifests.others, manifests.unknowns);
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => write!(out, "{}", plan.text())?,
         Output::Json => {
             let text = serde_json::to_string_pretty(&plan).map_err(|why| Error::Output(why.into()))?;
-            writeln!(out, "{text}")?;
+            writeln!(out, "{}", visible_json(&text))?;
         }
     }
     Ok(exit(&plan))
@@ -104,17 +105,17 @@ impl Source {
     }
 
     /// What makes it doubtful that a manager carries this out, in sentences.
-    async fn doubts(&self, lease: &LeaseArgs, changes: &[Change]) -> Result<Vec<String>, Error> {
+    async fn doubts(&self, lease: &LeaseArgs, changes: &[Change]) -> Vec<String> {
         let Source::Live(cluster) = self else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let now = clock::now();
-        let leader = leader(cluster, lease, now).await?;
+        let leader = leader(cluster, lease, now).await;
         let doubts: BTreeSet<String> = changes
             .iter()
             .filter_map(|change| leader.doubt(change.target().0, now))
             .collect();
-        Ok(doubts.into_iter().collect())
+        doubts.into_iter().collect()
     }
 
     /// The state, with what the files bring along, and what could not be read of it.

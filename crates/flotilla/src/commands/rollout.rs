@@ -9,6 +9,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target;
 use flotilla_model::Lines;
+use flotilla_model::lines::visible_json;
 use flotilla_why::LiveSet;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -46,7 +47,7 @@ fn tell(of: &RolloutTarget, found: &LiveSet, done: &str, details: Value) -> Resu
             if let (Some(json), Value::Object(details)) = (json.as_object_mut(), details) {
                 json.extend(details);
             }
-            writeln!(out, "{json}")?;
+            writeln!(out, "{}", visible_json(&json.to_string()))?;
         }
     }
     Ok(Exit::Done)

@@ -13,6 +13,7 @@ use crate::error::{Error, Exit};
 use crate::leader::leader;
 use crate::target;
 use flotilla_controllers::cloneset::Defaults;
+use flotilla_model::lines::visible_json;
 use flotilla_why::{Beside, Facts, Question, Report, Tried};
 use std::io::Write as _;
 
@@ -24,7 +25,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => write!(out, "{}", report.text())?,
-        Output::Json => writeln!(out, "{:#}", report.json())?,
+        Output::Json => writeln!(out, "{}", visible_json(&format!("{:#}", report.json())))?,
     }
     Ok(if report.is_idle() { Exit::Done } else { Exit::Waiting })
 }
@@ -59,7 +60,7 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
     };
     let beside = Beside {
         namespace: read::namespace(cluster, &mut unreadable).await?,
-        leader: leader(cluster, &args.lease, now).await?,
+        leader: leader(cluster, &args.lease, now).await,
         unreadable,
     };
     Ok(Report::of(&question, held, facts, beside))

@@ -1,6 +1,9 @@
 //! What the user can do about a wait, with a command that can be pasted as it stands.
 
+mod provide;
 mod refusals;
+
+pub use self::provide::Lack;
 
 use super::{Refusal, WaitCause};
 use crate::hints::Failure;
@@ -15,7 +18,7 @@ const NEVER_RAN: [&str; 3] = [
     "RunContainerError",
 ];
 
-/// What keeps a pod at a revision that is not the template's.
+/// What keeps a pod from being as the template says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeper {
     /// The update is paused.
@@ -28,6 +31,19 @@ pub enum Keeper {
     Edit,
     /// Its node, which has yet to look at the image that it has, or gets, by now.
     Change,
+    /// That it is of the template's revision: somebody has given it another image, which no update undoes.
+    Patch,
+}
+
+/// Going back to an earlier revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoBack {
+    /// There is none to go back to, or no reason to.
+    No,
+    /// To the one before.
+    ToTheOneBefore,
+    /// To that of this number.
+    To(i64),
 }
 
 /// For whom advice is: what its commands name.
@@ -41,10 +57,10 @@ pub struct Whom<'a> {
     pub namespace: &'a str,
     /// The pod in question is of a revision that the set does not want any more, as after a rollback, and nothing keeps it so.
     pub is_former: bool,
-    /// The pod in question is of another revision than the template's, and this keeps it so.
+    /// The pod in question is not as the template says, and this keeps it so.
     pub kept_by: Option<Keeper>,
-    /// There is another revision to go back to.
-    pub can_go_back: bool,
+    /// Which revision there is to go back to.
+    pub go_back: GoBack,
     /// The partition is that of `flotilla rollout pause`, which is how a native set is paused.
     pub is_paused: bool,
     /// A pod that is deleted takes its claims along, and the data in them, as those of a CloneSet do that does not use them again.
@@ -53,6 +69,10 @@ pub struct Whom<'a> {
     pub claim_templates: &'a [Value],
     /// Pods that others wait for, and that are not there: nobody can delete them.
     pub missing: &'a [String],
+    /// Pods that advice may name, and that are not the set's own.
+    pub of_others: &'a [String],
+    /// The pod in question, as far as it is known.
+    pub pod: Option<&'a Value>,
 }
 
 impl Whom<'_> {
@@ -63,17 +83,19 @@ impl Whom<'_> {
             namespace,
             is_former: false,
             kept_by: None,
-            can_go_back: true,
+            go_back: GoBack::ToTheOneBefore,
             is_paused: false,
             loses_claims: false,
             claim_templates: &[],
             missing: &[],
+            of_others: &[],
+            pod: None,
         }
     }
 
     /// The pod in question is of another revision than the template's.
     pub fn is_old(&self) -> bool {
-        self.is_former || self.kept_by.is_some()
+        self.is_former || self.kept_by.is_some_and(|keeper| keeper != Keeper::Patch)
     }
 
     /// The set in a command.
@@ -100,17 +122,22 @@ impl Whom<'_> {
     }
 
     fn delete(&self, pod: &str) -> String {
-        // A shell takes the warning for a comment.
-        let warning = if self.loses_claims {
-            "  # its claims go with it, and the data in them"
-        } else {
-            ""
-        };
+        let is_of_others = self.of_others.iter().any(|other| other == pod);
         format!(
-            "kubectl delete pod {} -n {}{warning}",
+            "kubectl delete pod {} -n {}{}",
             in_command(pod),
-            self.namespace()
+            self.namespace(),
+            self.cost_of(is_of_others)
         )
+    }
+
+    /// What the deletion of a pod costs, which a shell takes for a comment. Whether pods of others take their claims along is known to those alone.
+    pub fn cost_of(&self, is_of_others: bool) -> &'static str {
+        match (is_of_others, self.loses_claims) {
+            (true, _) => "  # claims that pods own go with them, and the data in them",
+            (false, true) => "  # its claims go with it, and the data in them",
+            (false, false) => "",
+        }
     }
 
     fn resume(&self) -> String {
@@ -143,48 +170,19 @@ impl Whom<'_> {
         format!("correct {path}: {}", self.edit())
     }
 
-    /// Making what a pod misses, by the words of its kubelet.
-    fn provide(&self, said: &str) -> Option<String> {
-        let namespace = self.namespace();
-        let missing = |kind: &str| {
-            let (_, rest) = said.split_once(&format!("{kind} \""))?;
-            let (name, rest) = rest.split_once('"')?;
-            rest.trim_start().starts_with("not found").then(|| in_command(name))
-        };
-        if let Some(name) = missing("secret") {
-            return Some(format!(
-                "create it, with what the pod takes from it: kubectl create secret generic {name} -n {namespace}"
-            ));
-        }
-        if let Some(name) = missing("configmap") {
-            return Some(format!(
-                "create it, with what the pod takes from it: kubectl create configmap {name} -n {namespace}"
-            ));
-        }
-        // couldn't find key KEY in Secret NAMESPACE/NAME
-        let (_, rest) = said.split_once("couldn't find key ")?;
-        let (_, holder) = rest.split_once(" in ")?;
-        let (kind, rest) = holder.split_once(' ')?;
-        let kind = match kind {
-            "Secret" => "secret",
-            "ConfigMap" => "configmap",
-            _ => return None,
-        };
-        let (_, name) = rest.split_once('/')?;
-        let name = in_command(name.split_whitespace().next()?);
-        Some(format!("add that key: kubectl edit {kind} {name} -n {namespace}"))
-    }
-
     /// Going back, or what there is where one cannot.
-    fn go_back(&self) -> String {
-        if self.can_go_back {
+    fn roll_back(&self) -> String {
+        let undo = || {
             format!(
                 "roll back: flotilla rollout undo {} -n {}",
                 self.set(),
                 self.namespace()
             )
-        } else {
-            format!("correct the template: {}", self.edit())
+        };
+        match self.go_back {
+            GoBack::No => format!("correct the template: {}", self.edit()),
+            GoBack::ToTheOneBefore => undo(),
+            GoBack::To(number) => format!("{} --to-revision {number}", undo()),
         }
     }
 }
@@ -197,7 +195,8 @@ impl WaitCause {
         }
         Some(match self {
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
-                if whom.missing.contains(behind) {
+                // What others own is not for this set to delete.
+                if whom.missing.contains(behind) || whom.of_others.contains(behind) {
                     return None;
                 }
                 format!(
@@ -213,7 +212,7 @@ impl WaitCause {
                 "wait, make other pods available, or raise maxUnavailable: {}",
                 whom.edit()
             ),
-            WaitCause::Brake { .. } => format!("see why the updated pods are not available, or {}", whom.go_back()),
+            WaitCause::Brake { .. } => format!("see why the updated pods are not available, or {}", whom.roll_back()),
             WaitCause::ClaimTemplateMissing { volume } => {
                 format!("add a claim template {volume}: {}", whom.edit())
             }
@@ -241,6 +240,17 @@ impl WaitCause {
             WaitCause::StartBackOff { .. } => {
                 format!("find out why they end: kubectl get events -n {}", whom.namespace())
             }
+            WaitCause::FieldUnreadable { path, .. } => whom.correct(path),
+            WaitCause::ForeignWriter { .. } => {
+                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
+            }
+            other => return other.advice_of_a_name(subject, whom),
+        })
+    }
+
+    /// What the user can do about an object whose name or owner is in the way.
+    fn advice_of_a_name(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        Some(match self {
             WaitCause::RevisionLeaving => {
                 format!(
                     "the garbage collector lets it go; if it does not, remove its owner reference: kubectl edit controllerrevision {} -n {}",
@@ -251,11 +261,17 @@ impl WaitCause {
             WaitCause::OrdinalTooLarge { .. } => {
                 format!("delete it, or take its owner reference off: {}", whom.delete(subject))
             }
-            WaitCause::NameTaken { .. } => format!("let the set adopt it, or delete it: {}", whom.delete(subject)),
-            WaitCause::FieldUnreadable { path, .. } => whom.correct(path),
-            WaitCause::ForeignWriter { .. } => {
-                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
+            WaitCause::NameTaken { owner: None } => {
+                let of_others = &[subject.to_owned()];
+                let whom = Whom { of_others, ..*whom };
+                format!("let the set adopt it, or delete it: {}", whom.delete(subject))
             }
+            // It may well serve, and its owner makes it again where it is deleted.
+            WaitCause::NameTaken { owner: Some(owner) } => format!(
+                "the name belongs to {}, whose pod it is: give one of the two sets another name, or let one of them go; see the pod: {}",
+                owner_in_words(owner),
+                whom.describe("pod", subject)
+            ),
             other => return other.advice_of_a_pod(subject, whom),
         })
     }
@@ -282,6 +298,12 @@ impl WaitCause {
                 whom.namespace()
             ));
         }
+        if whom.kept_by == Some(Keeper::Patch) && self.is_of_a_pod_that_fails() {
+            return Some(format!(
+                "delete it: somebody gave it another image than the set's template names, and a pod of that takes its place: {}",
+                whom.delete(subject)
+            ));
+        }
         // The template may well name a good one: what it says does not reach this pod.
         let is_of_an_image = matches!(self, WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image"));
         let keeper = whom.kept_by.filter(|_| is_of_an_image)?;
@@ -294,7 +316,7 @@ impl WaitCause {
                 "it has, or gets, another image by now, which its node has yet to look at; see what it says then: {}",
                 whom.describe("pod", subject)
             ),
-            Keeper::Order | Keeper::Edit => return None,
+            Keeper::Order | Keeper::Edit | Keeper::Patch => return None,
             Keeper::Partition => format!(
                 "its image is that of an old revision, which the partition keeps: provide that image, or lower the partition: {}",
                 whom.edit()
@@ -324,22 +346,22 @@ impl WaitCause {
                     }
                 }),
             WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
-                if whom.can_go_back {
-                    format!("correct the image in the set's template, or {}", whom.go_back())
-                } else {
+                if whom.go_back == GoBack::No {
                     format!("correct the image in the set's template: {}", whom.edit())
+                } else {
+                    format!("correct the image in the set's template, or {}", whom.roll_back())
                 }
             }
             WaitCause::ContainerCannotStart { reason, message, .. } if NEVER_RAN.contains(&reason.as_str()) => {
                 let provide = whom.provide(message);
                 let provide = provide.unwrap_or_else(|| format!("see why: {}", whom.describe("pod", subject)));
-                format!("{provide}; or {}", whom.go_back())
+                format!("{provide}; or {}", whom.roll_back())
             }
             WaitCause::ContainerCannotStart { container, .. } => {
                 format!(
                     "see why: {} --previous; or {}",
                     whom.logs(subject, container),
-                    whom.go_back()
+                    whom.roll_back()
                 )
             }
             WaitCause::PodTerminating { finalizers, .. } if !finalizers.is_empty() => {
@@ -540,6 +562,15 @@ impl WaitCause {
     }
 }
 
+/// The owner of a pod, `KIND NAME`, of which users may have made anything.
+fn owner_in_words(owner: &str) -> String {
+    let words = owner.split_once(' ').filter(|(kind, name)| {
+        let is_kind = !kind.is_empty() && kind.bytes().all(|b| b.is_ascii_alphanumeric());
+        is_kind && in_command(name) == *name
+    });
+    words.map_or("another owner".to_owned(), |_| owner.to_owned())
+}
+
 /// Markers of hooks, of which users may have made anything.
 fn in_words(markers: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " ./_=-".contains(c);
@@ -581,6 +612,15 @@ mod tests {
         assert!(
             forward.ends_with("roll back: flotilla rollout undo statefulset.apps/web -n shop"),
             "{forward}"
+        );
+        let to_one_that_serves = Whom {
+            go_back: GoBack::To(3),
+            ..whom
+        };
+        let advice = cause.advice("web-2", &to_one_that_serves).expect("advice");
+        assert!(
+            advice.ends_with("roll back: flotilla rollout undo statefulset.apps/web -n shop --to-revision 3"),
+            "{advice}"
         );
         let back = Whom {
             is_former: true,
@@ -633,7 +673,7 @@ mod tests {
             "{advice}"
         );
         let first = Whom {
-            can_go_back: false,
+            go_back: GoBack::No,
             ..whom
         };
         let advice = cause.advice("web-2", &first).expect("advice");
@@ -813,6 +853,64 @@ mod tests {
             let advice = cause.advice(subject, &Whom::of("statefulset.apps/web", "shop"));
             let advice = advice.expect("advice");
             assert!(advice.contains(command) && !advice.contains(EVIL), "{advice}");
+        }
+    }
+
+    /// Two sets that make pods of one name: whoever takes down the other's takes down what serves, and gets it back at once.
+    #[test]
+    fn nobody_is_told_to_delete_what_another_set_owns() {
+        let whom = Whom::of("statefulset.apps.kruise.io/web", "shop");
+        let taken = |owner: Option<&str>| {
+            let owner = owner.map(str::to_owned);
+            WaitCause::NameTaken { owner }.advice("web-0", &whom).expect("advice")
+        };
+        let adopt = "let the set adopt it, or delete it: kubectl delete pod web-0 -n shop  # claims that pods own go with them, and the data in them";
+        assert_eq!(taken(None), adopt);
+        for (owner, words) in [
+            ("StatefulSet web", "the name belongs to StatefulSet web, "),
+            ("x: kubectl delete pvc --all", "the name belongs to another owner, "),
+            ("Job $(sh)", "the name belongs to another owner, "),
+        ] {
+            let advice = taken(Some(owner));
+            assert!(advice.starts_with(words), "{advice}");
+            assert!(advice.ends_with(": kubectl describe pod web-0 -n shop"), "{advice}");
+            assert!(!advice.contains("delete") && !advice.contains("adopt"), "{advice}");
+        }
+        // Nor where another pod of the set comes after it.
+        let of_others = ["web-0".to_owned()];
+        let whom = Whom {
+            of_others: &of_others,
+            ..whom
+        };
+        let behind = "web-0".to_owned();
+        assert_eq!(WaitCause::Order { behind }.advice("web-1", &whom), None);
+    }
+
+    /// Whether claims go with the pods of this set says nothing of those of others.
+    #[test]
+    fn whoever_is_told_to_delete_a_pod_of_others_is_told_what_that_may_cost() {
+        let of_others = ["db-0".to_owned()];
+        let advice = |pod: &str, loses_claims: bool| {
+            let cause = WaitCause::ClaimTerminating {
+                used_by: vec![pod.to_owned()],
+                finalizers: vec![],
+            };
+            let whom = Whom {
+                loses_claims,
+                of_others: &of_others,
+                ..Whom::of("statefulset.apps/web", "shop")
+            };
+            let advice = cause.advice("data", &whom).expect("advice");
+            advice.split_once(" -n shop").map(|(_, cost)| cost.to_owned())
+        };
+        let may = "  # claims that pods own go with them, and the data in them";
+        for (pod, loses_claims, cost) in [
+            ("web-0", false, ""),
+            ("web-0", true, "  # its claims go with it, and the data in them"),
+            ("db-0", false, may),
+            ("db-0", true, may),
+        ] {
+            assert_eq!(advice(pod, loses_claims).as_deref(), Some(cost), "{pod}");
         }
     }
 

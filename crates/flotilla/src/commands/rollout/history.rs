@@ -7,6 +7,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use flotilla_controllers::shared::revision::names_it;
+use flotilla_model::lines::{cell, visible_json};
 use flotilla_model::template::{Digest, normal_form};
 use flotilla_model::{Lines, Resource, Timestamp};
 use flotilla_why::LiveSet;
@@ -25,7 +26,8 @@ pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> 
     let rows: Vec<Value> = revisions.iter().map(|revision| row(revision, &pods, &found)).collect();
     let mut out = std::io::stdout().lock();
     if of.output == Output::Json {
-        writeln!(out, "{:#}", json!({"set": found.display(), "revisions": rows}))?;
+        let json = json!({"set": found.display(), "revisions": rows});
+        writeln!(out, "{}", visible_json(&format!("{json:#}")))?;
         return Ok(Exit::Done);
     }
     write!(out, "{}", table(&rows, clock::now()))?;
@@ -35,7 +37,7 @@ pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> 
 /// The rows for people.
 fn table(rows: &[Value], now: Timestamp) -> String {
     let mut lines = Lines::default();
-    lines.put(format_args!(
+    lines.put_row(format_args!(
         "{:>8}  {:<40} {:>5}  {:<14} CHANGE-CAUSE",
         "REVISION", "NAME", "PODS", "AGE"
     ));
@@ -44,11 +46,11 @@ fn table(rows: &[Value], now: Timestamp) -> String {
         let age = text("created")
             .parse()
             .map_or_else(|_| String::new(), |then| ago(now, then));
-        let cause = row["changeCause"].as_str().unwrap_or("<none>");
-        lines.put(format_args!(
+        let cause = cell(row["changeCause"].as_str().unwrap_or("<none>"));
+        lines.put_row(format_args!(
             "{:>8}  {:<40} {:>5}  {age:<14} {cause}",
             row["revision"].to_string(),
-            text("name"),
+            cell(&text("name")),
             row["pods"].to_string()
         ));
     }
@@ -185,7 +187,7 @@ mod tests {
         let text = table(&[row], Timestamp::from_seconds(1_767_225_605));
         let lines: Vec<&str> = text.lines().collect();
         let shown =
-            "       1  web-a                                        2  5 s            ok\\n       9  web-b\\u{1b}[31m";
+            "       1  web-a                                        2  5 s            ok\\n   9  web-b\\u{1b}[31m";
         assert_eq!(lines[1..], [shown], "{text}");
     }
 }

@@ -9,6 +9,7 @@ use crate::patience::Silence;
 use crate::target::kind_name;
 use flotilla_api::names;
 use flotilla_controllers::{failed_creation, failed_update};
+use flotilla_model::lines::visible_json;
 use flotilla_model::{Lines, SetKind, Share};
 use flotilla_why::{LiveSet, PARTITION_OF_ALL};
 use serde_json::{Value, json};
@@ -241,15 +242,14 @@ impl Progress {
                 line.put(self.text());
                 write!(out, "{line}")?;
             }
-            Output::Json => writeln!(
-                out,
-                "{}",
-                json!({
+            Output::Json => {
+                let json = json!({
                     "set": self.name, "complete": self.is_complete(), "observed": self.observed, "replicas": self.wanted,
                     "toUpdate": self.target(), "updated": self.updated, "available": self.available, "paused": self.paused,
                     "blocked": self.blocked, "waitingFor": self.left,
-                })
-            )?,
+                });
+                writeln!(out, "{}", visible_json(&json.to_string()))?;
+            }
         }
         Ok(out.flush()?)
     }

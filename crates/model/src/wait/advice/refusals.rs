@@ -18,9 +18,11 @@ impl WaitCause {
             WaitCause::Refused { reason, message, .. } => {
                 (reason, message, format!("correct the template: {}", whom.edit()))
             }
-            WaitCause::RevisionRefused { reason, message, .. } => {
-                (reason, message, format!("correct the template, or {}", whom.go_back()))
-            }
+            WaitCause::RevisionRefused { reason, message, .. } => (
+                reason,
+                message,
+                format!("correct the template, or {}", whom.roll_back()),
+            ),
             _ => return None,
         };
         if let Some(refusal) = Refusal::of(message) {
