@@ -18,6 +18,9 @@ use std::sync::LazyLock;
 /// The types of Kubernetes itself, unpacked once. If they could not be read, lists would be replaced as they are.
 static BUILT_IN: LazyLock<Types> = LazyLock::new(|| Builtin::load().types().unwrap_or_default());
 
+/// How the API server begins to say that a value is of another type than its field.
+const WRONG_TYPE: &str = "json: cannot unmarshal";
+
 /// What somebody intends to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
@@ -361,7 +364,6 @@ impl Asking {
         fields.dedup();
         let mut message = text(&status["message"]);
         // Of a patch whose result has a value of the wrong type the API server quotes all of it first.
-        const WRONG_TYPE: &str = "json: cannot unmarshal";
         if let Some(begin) = message
             .rfind(WRONG_TYPE)
             .filter(|_| !fields.is_empty() || message.starts_with("\"\""))

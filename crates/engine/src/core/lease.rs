@@ -377,7 +377,11 @@ impl Elector {
         let ours = record.as_ref().is_some_and(|r| r.spec.holder == self.identity);
         let old = record.as_ref().map(|r| r.spec.clone()).unwrap_or_default();
         let transitions = old.transitions.saturating_add(i32::from(!ours && record.is_some()));
-        let is_said = !self.looks_after.is_empty();
+        // Whoever does not know of it leaves it where it is: by how often the lease changed hands it is known to be old.
+        let looks_after = match self.looks_after.as_str() {
+            "" => String::new(),
+            kinds => format!("{transitions};{kinds}"),
+        };
         let spec = LeaseSpec {
             holder: self.identity.clone(),
             duration_seconds: self.duration_seconds(),
@@ -385,10 +389,7 @@ impl Elector {
             renewed: now,
             transitions,
             last_writes: String::new(),
-            // Whoever does not know of it leaves it where it is: by how often the lease changed hands it is known to be old.
-            looks_after: is_said
-                .then(|| format!("{transitions};{}", self.looks_after))
-                .unwrap_or_default(),
+            looks_after,
         };
         (self.offered, self.inherited) = (old.note(), None);
         let call = match record {
