@@ -315,7 +315,7 @@ impl Plan {
                     lowest_available,
                     available: doubtful.available_now(),
                     blocked: blocked(
-                        &doubtful.waits,
+                        doubtful,
                         &whom(set, &plan.set, &missing(doubtful)),
                         &former(doubtful, &stays(doubtful)),
                     ),
@@ -401,7 +401,7 @@ impl SetPlan {
                 .collect(),
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
-            blocked: blocked(&set.waits, &whom(set, &name, &missing(set)), &former),
+            blocked: blocked(set, &whom(set, &name, &missing(set)), &former),
             is_carried_out: former.is_empty()
                 && set.serves_with_what_was_made()
                 && set.after.as_ref().is_none_or(|record| has_all_pods(set, record)),
@@ -522,8 +522,25 @@ fn has_all_pods(set: &Traced, record: &SetRecord) -> bool {
     there.count() == usize::try_from(record.spec.replicas).unwrap_or(0)
 }
 
-fn blocked(waits: &[Wait], whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Blocked> {
-    let unintended = waits.iter().filter(|wait| !wait.cause.is_intended());
+fn blocked(set: &Traced, whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Blocked> {
+    let unintended = set.waits.iter().filter(|wait| !wait.cause.is_intended());
+    let advice = |wait: &Wait| {
+        let is_of_its_pod = set.pods.iter().any(|pod| pod.name() == wait.subject);
+        match set.on_silent_nodes.get(&wait.subject).filter(|_| is_of_its_pod) {
+            // Nobody ends, starts or changes it, whatever is done to it.
+            Some(node) => Some(format!(
+                "it is on node {node}, which is silent: {}",
+                whom.bring_back(node)
+            )),
+            None => wait.cause.advice(
+                &wait.subject,
+                &Whom {
+                    is_former: former.contains(&wait.subject),
+                    ..*whom
+                },
+            ),
+        }
+    };
     unintended
         .map(|wait| Blocked {
             subject: wait.subject.clone(),
@@ -533,13 +550,7 @@ fn blocked(waits: &[Wait], whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Bl
                 .unwrap_or_default(),
             message: message(&wait.cause),
             rule: wait.cause.rule(),
-            advice: wait.cause.advice(
-                &wait.subject,
-                &Whom {
-                    is_former: former.contains(&wait.subject),
-                    ..*whom
-                },
-            ),
+            advice: advice(wait),
         })
         .collect()
 }

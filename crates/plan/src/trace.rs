@@ -6,7 +6,9 @@ use crate::report::{Action, ClaimAction, Verb};
 use crate::state;
 use crate::waves::{Mark, waves};
 use flotilla_engine::wire::Object;
-use flotilla_model::{ClaimRecord, ObjectKey, OwnerRef, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait};
+use flotilla_model::{
+    ClaimRecord, ObjectKey, OwnerRef, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait, WaitCause,
+};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::{Actor, Entry, Stored};
 use serde_json::Value;
@@ -70,6 +72,8 @@ pub(crate) struct Traced {
     pub(crate) waits: Vec<Wait>,
     /// Its pods at the end.
     pub(crate) pods: Vec<Arc<PodRecord>>,
+    /// The nodes of those whose node is silent, by the names of pods.
+    pub(crate) on_silent_nodes: BTreeMap<String, String>,
     pub(crate) items: Vec<Item>,
     uid: Option<Uid>,
     /// Claims that were its own before, also of claim templates that it has no more.
@@ -109,6 +113,7 @@ impl Traced {
             is_over: false,
             waits: Vec::new(),
             pods: Vec::new(),
+            on_silent_nodes: BTreeMap::new(),
             items: Vec::new(),
             former_claims: BTreeSet::new(),
             began_with: Vec::new(),
@@ -162,6 +167,15 @@ impl Traced {
         self.spec = stored.map_or(Value::Null, |stored| stored.value()["spec"].clone());
         self.waits = if self.after.is_some() { waits } else { Vec::new() };
         self.pods = self.own.values().cloned().collect();
+        for wait in &mut self.waits {
+            complete(wait, cluster, &self.key);
+        }
+        let silent = self
+            .pods
+            .iter()
+            .filter(|pod| cluster.nodes.cut_off.contains(&pod.meta.uid));
+        let silent = silent.filter_map(|pod| Some((pod.name().to_owned(), pod.node.as_deref()?.to_owned())));
+        self.on_silent_nodes = silent.collect();
         let uid = self.after.as_ref().map(|set| &set.meta.uid);
         let own = cluster
             .server
@@ -490,6 +504,20 @@ impl Traced {
             .collect();
         (waves, levels)
     }
+}
+
+/// Managers do not read what keeps a pod that is being deleted.
+fn complete(wait: &mut Wait, cluster: &Cluster, set: &ObjectKey) {
+    let WaitCause::PodTerminating { finalizers, .. } = &mut wait.cause else {
+        return;
+    };
+    let pod = cluster.server.get(Resource::Pods, &set.sibling(wait.subject.as_str()));
+    let names = pod
+        .map(|pod| pod.value()["metadata"]["finalizers"].clone())
+        .unwrap_or_default();
+    *finalizers = state::list(&names)
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect();
 }
 
 /// Whether a pod was updated where it is: its containers, or nothing but labels and annotations, which need no restart.

@@ -13,9 +13,6 @@ use std::time::Duration;
 /// Provisioners that fail try again, and say so, at least that often.
 const RECENTLY: Duration = Duration::from_secs(600);
 
-/// What the deletion of a node costs where pods take their claims along, for a shell a comment.
-const CLAIMS_GO: &str = "  # claims go with their pods, and the data in them";
-
 /// The node or the claim because of which a pod waits.
 pub(super) fn root(wait: &Wait, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Cause> {
     let pod = facts.pod(&wait.subject)?;
@@ -70,17 +67,9 @@ fn node(pod: &Value, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Cause> {
         "False" => "is not ready",
         _ => "is lost: it does not answer",
     };
-    let cost = if whom.loses_claims {
-        CLAIMS_GO
-    } else {
-        whom.cost_of(true)
-    };
     Some(cause(
         format!("{what} ({}: {})", text("reason"), text("message")),
-        format!(
-            "bring it back; or, only if it is off for good, let all of its pods go, also those of others: kubectl delete node {}{cost}",
-            in_command(name)
-        ),
+        whom.bring_back(name),
     ))
 }
 

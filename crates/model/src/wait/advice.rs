@@ -140,6 +140,19 @@ impl Whom<'_> {
         }
     }
 
+    /// What helps where a node does not answer, by its name.
+    pub fn bring_back(&self, node: &str) -> String {
+        let cost = if self.loses_claims {
+            "  # claims go with their pods, and the data in them"
+        } else {
+            self.cost_of(true)
+        };
+        format!(
+            "bring it back; or, only if it is off for good, let all of its pods go, also those of others: kubectl delete node {}{cost}",
+            in_command(node)
+        )
+    }
+
     fn resume(&self) -> String {
         format!("resume: flotilla rollout resume {} -n {}", self.set(), self.namespace())
     }

@@ -195,6 +195,13 @@ impl Lab {
         }
     }
 
+    /// A finalizer of somebody's is on a pod.
+    pub(super) fn is_held(&mut self, pod: &str, finalizer: &str) {
+        let mut object = self.pod(pod);
+        object["metadata"]["finalizers"] = json!([finalizer]);
+        self.more.push(foreign("", "pods", object));
+    }
+
     /// Somebody owns a set.
     pub(super) fn is_owned(&mut self, set: &str, owners: Value) {
         let stored = self.cluster.server.get(Resource::AdvancedSets, &key(set));

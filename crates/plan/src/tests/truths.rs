@@ -47,7 +47,12 @@ fn a_pod_on_a_lost_node_never_ends() {
         let set = one(&plan);
         assert!(!waves(set).concat().contains("web-0"), "{kind:?}: {}", plan.text());
         assert_eq!(set.available_at_end, 2, "{kind:?}: {}", plan.text());
-        assert!(set.blocked.iter().any(|b| b.subject == "web-1"), "{:?}", set.blocked);
+        let blocked = set.blocked.iter().find(|b| b.subject == "web-1");
+        let advice = blocked.and_then(|blocked| blocked.advice.clone()).unwrap_or_default();
+        let ends = format!(
+            "bring it back; or, only if it is off for good, let all of its pods go, also those of others: kubectl delete node {on}"
+        );
+        assert!(advice.contains(&ends), "{advice}");
         let words = format!("pod web-1 is on node {on}, which is silent");
         assert!(
             plan.warnings.iter().any(|w| w.starts_with(&words)),
@@ -634,4 +639,15 @@ fn a_misspelt_field_of_a_native_set_is_told_without_the_object() {
             "{refusal:?}"
         );
     }
+}
+
+/// Whoever put it there has to take it away: time does not help.
+#[test]
+fn a_pod_that_a_finalizer_holds_is_told_with_it() {
+    let mut lab = Lab::with(&[three_of(Advanced)]);
+    lab.is_held("web-2", "example.com/keep");
+    let plan = lab.plan(&[lab::image("app:v2")]);
+    let blocked = one(&plan).blocked.iter().find(|blocked| blocked.subject == "web-2");
+    let advice = blocked.and_then(|blocked| blocked.advice.clone()).unwrap_or_default();
+    assert!(advice.contains("example.com/keep"), "{}", plan.text());
 }
