@@ -39,7 +39,12 @@ impl Cause {
     /// As the lines for people have it, without times: what was written by others stays within its line.
     fn lines(&self) -> String {
         let line = format!("{}: {} | {}", self.subject, self.message, self.advice);
-        line.chars().flat_map(shown).collect()
+        let mut shown: String = line.chars().flat_map(shown).collect();
+        // Of many blanks few are shown, lest they fill a line up.
+        while shown.contains("    ") {
+            shown = shown.replace("    ", "   ");
+        }
+        shown
     }
 }
 
