@@ -363,7 +363,7 @@ impl Server {
             return info.resource();
         }
         let watched = resource.watched().unwrap_or(Resource::Pods);
-        let group = watched.api_version().split_once('/').map_or("", |(group, _)| group);
+        let group = watched.group();
         Qualified::new(group, watched.plural())
     }
 

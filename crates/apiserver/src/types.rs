@@ -207,7 +207,7 @@ mod tests {
                 if resource == Resource::Events {
                     ""
                 } else {
-                    group(resource)
+                    resource.group()
                 },
                 resource.plural(),
             );
@@ -221,9 +221,5 @@ mod tests {
             .map(|t| t.store)
             .collect();
         assert_eq!(views, [StoreId::from(Resource::Events); 2]);
-    }
-
-    fn group(resource: Resource) -> &'static str {
-        resource.api_version().split_once('/').map_or("", |(group, _)| group)
     }
 }

@@ -154,6 +154,11 @@ impl Resource {
         }
     }
 
+    /// Its API group; empty for the core.
+    pub fn group(self) -> &'static str {
+        self.api_version().split_once('/').map_or("", |(group, _)| group)
+    }
+
     /// URL path of one object.
     pub fn object_path(self, key: &ObjectKey, subresource: Option<&str>) -> String {
         let mut path = format!("{}/{}", self.collection_path(Some(&key.namespace)), key.name);
@@ -167,7 +172,7 @@ impl Resource {
 
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let group = self.api_version().split_once('/').map_or("", |(group, _)| group);
+        let group = self.group();
         if group.is_empty() {
             f.write_str(self.plural())
         } else {

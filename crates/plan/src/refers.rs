@@ -71,7 +71,7 @@ pub(crate) fn absent(state: &State, changes: &[Change]) -> Vec<Absent> {
     let is_changed = |group: &str, resource: &str, meta: &Value| {
         targets.iter().any(|(kind, key)| {
             let served = kind.resource();
-            served.api_version().split_once('/').is_some_and(|(of, _)| of == group)
+            served.group() == group
                 && served.plural() == resource
                 && meta["name"] == key.name.as_str()
                 && meta["namespace"] == key.namespace.as_ref()
@@ -121,12 +121,9 @@ fn set_of_revision(revision: &Value) -> Option<(&str, &'static str, &'static str
     let owner = list(&revision["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true)?;
     let (group, _) = owner["apiVersion"].as_str()?.split_once('/')?;
     let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone].into_iter();
-    let mut named = kinds.map(|kind| {
-        let of = kind.resource().api_version().split_once('/').map_or("", |(of, _)| of);
-        (kind, of)
-    });
-    let (kind, group) = named.find(|(kind, of)| *of == group && owner["kind"] == kind.resource().kind())?;
-    Some((owner["name"].as_str()?, group, kind.resource().plural()))
+    let mut resources = kinds.map(SetKind::resource);
+    let resource = resources.find(|resource| resource.group() == group && owner["kind"] == resource.kind())?;
+    Some((owner["name"].as_str()?, resource.group(), resource.plural()))
 }
 
 /// Whether objects of these are sets.

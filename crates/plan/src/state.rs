@@ -263,19 +263,20 @@ impl State {
 
     /// A set as the API server has it.
     pub(crate) fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Value> {
-        let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
-        self.all(group, kind.resource().plural()).find(|object| {
-            let meta = &object["metadata"];
-            meta["name"] == key.name.as_str() && meta["namespace"] == key.namespace.as_ref()
-        })
+        self.all(kind.resource().group(), kind.resource().plural())
+            .find(|object| {
+                let meta = &object["metadata"];
+                meta["name"] == key.name.as_str() && meta["namespace"] == key.namespace.as_ref()
+            })
     }
 
     /// Sets that are being deleted.
     pub(crate) fn going(&self) -> Going {
         let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone].into_iter();
         let going = kinds.flat_map(|kind| {
-            let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
-            let sets = self.all(group, kind.resource().plural()).map(|set| &set["metadata"]);
+            let sets = self
+                .all(kind.resource().group(), kind.resource().plural())
+                .map(|set| &set["metadata"]);
             let going = sets.filter(|meta| !meta["deletionTimestamp"].is_null());
             going.map(move |meta| {
                 let text = |field: &str| meta[field].as_str().unwrap_or_default();
