@@ -10,8 +10,10 @@
 //! - Pods that are not ready stay so unless they are replaced, except for those that were created within the last minute and of which
 //!   the kubelet says nothing bad; pods that are being deleted end, except for those that should have ended a minute ago.
 //! - Claims find their volumes: new ones, and those that wait for the first pod that mounts them, unless one waits in vain already.
-//! - Images that fail in the live state, and run nowhere, fail, and so do those whose names no runtime can read. All others start; a second run tells what happens if the pods that the
-//!   change makes do not become ready: those of a revision of which no pod is ready now or, where all are of one that is proven, all.
+//! - Images that fail in the live state, and run nowhere, fail, and so do those whose names no runtime can read. All others start; a second
+//!   run tells what happens if the pods that the change makes do not become ready: those of a revision of which no pod is ready now or, where
+//!   all are of one that is proven, all.
+//! - Owners of kinds that are not looked at are there, and so is what they own.
 //! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on silent nodes never end;
 //!   room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas count, and limit ranges fill in
 //!   and bound, for what is made and for what grows; other admission does not. What new pods refer to by name (service account, priority and runtime class, claims, storage classes, config

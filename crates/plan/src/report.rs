@@ -525,8 +525,7 @@ fn has_all_pods(set: &Traced, record: &SetRecord) -> bool {
 fn blocked(set: &Traced, whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Blocked> {
     let unintended = set.waits.iter().filter(|wait| !wait.cause.is_intended());
     let advice = |wait: &Wait| {
-        let is_of_its_pod = set.pods.iter().any(|pod| pod.name() == wait.subject);
-        match set.on_silent_nodes.get(&wait.subject).filter(|_| is_of_its_pod) {
+        match set.on_silent_nodes.get(&wait.subject) {
             // Nobody ends, starts or changes it, whatever is done to it.
             Some(node) => Some(format!(
                 "it is on node {node}, which is silent: {}",

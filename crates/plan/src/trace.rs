@@ -543,8 +543,6 @@ pub(crate) fn is_available(pod: &PodRecord, min_ready: std::time::Duration, now:
     pod.is_available(min_ready, now) && !pod.is_terminating()
 }
 
-/// A set, if it is there.
-/// All claims of the cluster.
 /// All sets.
 fn sets(cluster: &Cluster) -> impl Iterator<Item = &Arc<SetRecord>> + Clone {
     let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone];
@@ -568,6 +566,7 @@ fn is_named_for(set: &SetRecord, name: &str) -> bool {
         && templates.any(|t| head.strip_prefix(&*t.name).and_then(|r| r.strip_prefix('-')) == Some(set.name()))
 }
 
+/// All claims of the cluster.
 fn claims(cluster: &Cluster) -> impl Iterator<Item = &Arc<ClaimRecord>> {
     let all = cluster.server.all(Resource::Claims);
     all.filter_map(|stored| match &stored.object {
@@ -576,6 +575,7 @@ fn claims(cluster: &Cluster) -> impl Iterator<Item = &Arc<ClaimRecord>> {
     })
 }
 
+/// A set, if it is there.
 pub(crate) fn set_of(cluster: &Cluster, kind: SetKind, key: &ObjectKey) -> Option<Arc<SetRecord>> {
     match cluster.server.get(kind.resource(), key)?.object.as_ref()? {
         Object::Set(set) => Some(set.clone()),
